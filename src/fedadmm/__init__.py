@@ -1,0 +1,53 @@
+"""Federated learning with FedADMM and its peers.
+
+import fedadmm
+data = fedadmm.federate(fedadmm.load("digits"), num_clients=100, partition="shards", seed=0)
+result = fedadmm.simulate(fedadmm.FedDyn(), model="mlp", data=data, rounds=60)
+"""
+
+from importlib.metadata import version
+
+from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.participation import Devices
+from fedadmm.core.schedules import Constant, Cosine, Step
+from fedadmm.data import Dataset, Examples, PartitionedData, federate, load, make_dataset
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.simulate import Result, simulate
+from fedadmm.experiments.simulation import Simulation
+from fedadmm.learning.local import Local
+
+__version__ = version("fedadmm")
+
+__all__ = [
+    "Algorithm",
+    "Constant",
+    "Cosine",
+    "Dataset",
+    "Devices",
+    "Examples",
+    "Experiment",
+    "FedADMM",
+    "FedADMMReleased",
+    "FedAvg",
+    "FedDyn",
+    "FedProx",
+    "FedSGD",
+    "InputError",
+    "Local",
+    "LocalProblem",
+    "PartitionedData",
+    "Record",
+    "Result",
+    "Scaffold",
+    "Simulation",
+    "Step",
+    "Turnout",
+    "Vector",
+    "federate",
+    "load",
+    "make_dataset",
+    "simulate",
+]

@@ -1,0 +1,24 @@
+"""One paper, one file; this table gives each its name in an experiment."""
+
+from typing import Any
+
+from fedadmm.algorithms.fedadmm import FedADMM
+from fedadmm.algorithms.fedadmm_released import FedADMMReleased
+from fedadmm.algorithms.fedavg import FedAvg
+from fedadmm.algorithms.feddyn import FedDyn
+from fedadmm.algorithms.fedprox import FedProx
+from fedadmm.algorithms.fedsgd import FedSGD
+from fedadmm.algorithms.scaffold import Scaffold
+from fedadmm.core.algorithm import Algorithm
+
+ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
+    "fedadmm": FedADMM,
+    "fedadmm_released": FedADMMReleased,
+    "fedsgd": FedSGD,
+    "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "scaffold": Scaffold,
+    "feddyn": FedDyn,
+}
+
+__all__ = ["ALGORITHMS", "FedADMM", "FedADMMReleased", "FedAvg", "FedDyn", "FedProx", "FedSGD", "Scaffold"]

@@ -1,0 +1,92 @@
+"""FedADMM: Algorithm 1 of Gong, Li and Freris, ICDE 2022.
+
+theta  the server's model                  w  a client's own model (w_i), kept between its visits
+rho    the weight of the quadratic term    y  a client's dual (y_i), kept between its visits
+eta    the server's step                   u  the augmented model w + y / rho; only its change, delta, travels
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Turnout, Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.schedules import Rate, at, check_rate
+
+
+class Server(NamedTuple):
+    theta: Vector
+
+
+class Client(NamedTuple):
+    w: Vector
+    y: Vector
+    rho: float  # of its last visit: the server knows u as it was made with this rho
+
+
+class Upload(NamedTuple):
+    delta: Vector
+
+
+@dataclass(frozen=True)
+class FedADMM(Algorithm[Server, Client, Upload]):
+    """A client minimises its augmented Lagrangian inexactly; the server adds the mean change of u.
+
+    eta: a number or a schedule (1 in the paper's experiments), "participation" for |S|/m (Theorem 1), which
+        keeps theta the mean of all u, or "seen" for |S| over the clients seen, the mean of their u.
+        A constant has no such books: where it ends depends on where it began.
+    start: local training starts from the client's own w ("local", choice I) or from theta ("global", choice II).
+    newcomer: a client's first w is theta^0 ("initial", as in the analysis) or the theta it downloads ("current").
+    """
+
+    rho: Rate = 0.01
+    eta: Rate | Literal["participation", "seen"] = 1.0
+    start: Literal["local", "global"] = "local"
+    newcomer: Newcomer = "current"
+
+    def __post_init__(self) -> None:
+        check_rate("rho", self.rho, positive=True)
+        if self.start not in ("local", "global"):
+            raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
+        if self.newcomer not in ("initial", "current"):
+            raise InputError(f'newcomer={self.newcomer!r} is unknown; use "initial" or "current"')
+        if self.eta == "participation" and self.newcomer != "initial":
+            raise InputError(
+                'eta="participation" keeps theta the mean of all u, and a newcomer\'s u counts as theta^0 there; '
+                'use newcomer="initial"'
+            )
+        if self.eta == "seen" and self.newcomer != "current":
+            raise InputError(
+                'eta="seen" keeps theta the mean of the u seen, and a newcomer must join at theta there; '
+                'use newcomer="current"'
+            )
+        if isinstance(self.eta, str) and self.eta not in ("participation", "seen"):
+            raise InputError(f'eta={self.eta!r} is unknown; use a number, "participation" or "seen"')
+        if not isinstance(self.eta, str):
+            check_rate("eta", self.eta, positive=True)
+
+    def init_server(self, theta: Vector) -> Server:
+        return Server(theta)
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client(w=theta, y=torch.zeros_like(theta), rho=at(self.rho, 1))
+
+    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        theta, rho = server.theta, at(self.rho, problem.round)
+        start = client.w if self.start == "local" else theta
+        w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)  # lines 14 to 19
+        y = client.y + rho * (w - theta)  # line 20
+        delta = (w + y / rho) - (
+            client.w + client.y / client.rho
+        )  # u as the server last saw it: rho may change
+        return Upload(delta), Client(w, y, rho)
+
+    def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
+        if self.eta == "participation":
+            eta = turnout.active / turnout.registered
+        elif self.eta == "seen":
+            eta = turnout.active / turnout.seen
+        else:
+            eta = at(self.eta, turnout.round)
+        return Server(server.theta + eta * mean.delta)

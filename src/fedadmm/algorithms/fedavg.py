@@ -1,0 +1,46 @@
+"""FedAvg: communication-efficient learning of deep networks (McMahan et al., AISTATS 2017).
+
+theta  the server's model              w    a client's model after its local training
+eta    the server's step (1: theta becomes the mean of the w)
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.schedules import Rate, at, check_rate
+
+
+class Server(NamedTuple):
+    theta: Vector
+
+
+class Client(NamedTuple):
+    pass
+
+
+class Upload(NamedTuple):
+    step: Vector  # w - theta
+
+
+@dataclass(frozen=True)
+class FedAvg(Algorithm[Server, Client, Upload]):
+    """Train from theta, average the steps."""
+
+    eta: Rate = 1.0
+
+    def __post_init__(self) -> None:
+        check_rate("eta", self.eta, positive=True)
+
+    def init_server(self, theta: Vector) -> Server:
+        return Server(theta)
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client()
+
+    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        w = problem.solve(start=server.theta)
+        return Upload(w - server.theta), client
+
+    def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
+        return Server(server.theta + at(self.eta, turnout.round) * mean.step)

@@ -1,0 +1,197 @@
+"""The command line: run, compare, list, show, data."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedadmm import __version__, cli_data
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.cli_progress import Interruption, run_with_progress
+from fedadmm.core.errors import InputError
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.files import load_plan, parse_changes, preset_names
+from fedadmm.experiments.runner import Run
+from fedadmm.report.figures import accuracy_figure, save_figure
+from fedadmm.report.runs import find_runs, read_run
+from fedadmm.report.table import comparison_table
+
+app = typer.Typer(
+    help="Federated learning with FedADMM and its peers. Start with: fedadmm run digits",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+app.add_typer(cli_data.app, name="data")
+console = Console()
+
+PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a value: --set rounds=10 --set algorithm.rho=0.1 (repeatable)."),
+]
+Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
+Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
+Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command("run")
+def run_command(
+    plan: PlanArgument,
+    changes: Changes = None,
+    variant: Annotated[
+        str | None, typer.Option(help="A variant of the file, or an algorithm at its defaults.")
+    ] = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    out: Out = Path("runs"),
+    data_dir: DataDir = None,
+) -> None:
+    """Run an experiment, or go on with it where it stopped.
+
+    Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
+    """
+    experiment = _experiment(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
+    interruption = Interruption()
+    ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
+    _tell(ended)
+    if ended.status != "finished":
+        raise typer.Exit(1 if ended.status == "diverged" else 130)
+
+
+@app.command("compare")
+def compare_command(
+    plan: PlanArgument,
+    algorithms: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated variants of the file or algorithms; default: all variants of the file, "
+            "or all algorithms."
+        ),
+    ] = None,
+    changes: Changes = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    out: Out = Path("runs"),
+    data_dir: DataDir = None,
+) -> None:
+    """Run several methods on the same clients, batches and initial model, and compare them.
+
+    Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
+    """
+    loaded = load_plan(plan)
+    names = [n.strip() for n in algorithms.split(",")] if algorithms else list(loaded.variants or ALGORITHMS)
+    experiments = [_experiment(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
+    interruption = Interruption()
+    folders = []
+    for experiment in experiments:
+        ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
+        folders.append(ended.folder.path)
+        if ended.status == "interrupted":
+            _tell(ended)
+            raise typer.Exit(130)
+    runs = [read_run(folder) for folder in folders]
+    first = experiments[0]
+    target = "" if first.target is None else f", target accuracy {first.target:g}"
+    title = f"{first.name}: {first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
+    console.print(comparison_table(runs, title=title))
+    picture = save_figure(accuracy_figure(runs, title=title), out / f"{first.name}.png")
+    console.print(f"Figure: {picture}", soft_wrap=True)
+    console.print(f"Runs:   {out}", soft_wrap=True)
+
+
+@app.command("list")
+def list_command(out: Out = Path("runs")) -> None:
+    """List the presets, the algorithms, and the runs in a folder."""
+    console.print(f"presets:    {', '.join(preset_names())}")
+    console.print(f"algorithms: {', '.join(ALGORITHMS)}")
+    runs = find_runs(out) if out.is_dir() else []
+    if not runs:
+        console.print(f"runs:       none in {out}")
+        return
+    table = Table(title=f"Runs in {out}", title_justify="left")
+    for column in ("run", "rounds", "best accuracy", "status"):
+        table.add_column(column, overflow="fold")
+    for run in runs:
+        best = max((r["accuracy"] for r in run.rounds if r["accuracy"] is not None), default=None)
+        rounds = f"{len(run.rounds)}/{run.experiment['rounds']}"
+        table.add_row(run.path.name, rounds, "-" if best is None else f"{best:.3f}", run.status)
+    console.print(table)
+
+
+@app.command("show")
+def show_command(
+    run: Annotated[Path, typer.Argument(help="A run folder, such as runs/digits-fedadmm-0123456789.")],
+) -> None:
+    """Show a run: its experiment, its rounds in short, what it reached."""
+    data = read_run(run)
+    console.print((run / "experiment.toml").read_text(), highlight=False, markup=False)
+    table = Table(title="Rounds", title_justify="left")
+    columns = ("round", "accuracy", "loss", "client_loss", "steps", "bytes_up", "seconds")
+    for column in columns:
+        table.add_column(column, justify="right")
+    step = max(1, len(data.rounds) // 15)
+    for record in data.rounds[::-1][::step][::-1]:
+        table.add_row(*("-" if record[c] is None else f"{record[c]:.4g}" for c in columns))
+    console.print(table)
+    if data.rounds:
+        console.print(comparison_table([data], title="Outcome"))
+
+
+def _experiment(
+    plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> Experiment:
+    table = parse_changes(changes or [])
+    table |= {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    return load_plan(plan).experiment(variant, changes=table)
+
+
+def _tell(ended: Run) -> None:
+    done, wanted, folder = len(ended.history), ended.experiment.rounds, ended.folder.path
+    best = max((r.accuracy for r in ended.history if r.accuracy is not None), default=None)
+    reached = "" if best is None else f", best accuracy {best:.3f}"
+    if ended.status == "diverged":
+        console.print(
+            f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "
+            f"({ended.experiment.local.learning_rate}) or the server's step. {folder}",
+            soft_wrap=True,
+        )
+    elif ended.status == "interrupted":
+        console.print(
+            f"Stopped after {done} of {wanted} rounds{reached}; the same command goes on from there. {folder}",
+            soft_wrap=True,
+        )
+    elif ended.rounds_before == done:
+        console.print(f"All {done} rounds are there already{reached}: {folder}", soft_wrap=True)
+    else:
+        console.print(f"Finished {done} rounds{reached}: {folder}", soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line: a user's mistake is one sentence and exit code 2, never a traceback."""
+    try:
+        code = app(standalone_mode=False)
+    except InputError as error:
+        Console(stderr=True).print(f"fedadmm: {error}", soft_wrap=True, markup=False, highlight=False)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        print("fedadmm: stopped at once; the same command goes on from the last whole round", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,70 @@
+"""What a person sees while a run goes on, and how Ctrl-C ends it."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.runner import Run, run
+
+console = Console(stderr=True)
+
+
+class Interruption:
+    """The first Ctrl-C lets the round end; the second stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch for Ctrl-C, and give its meaning back afterwards."""
+        before = signal.signal(signal.SIGINT, self._on_signal)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        console.print("[yellow]Finishing this round; Ctrl-C again stops at once, and loses this round only.")
+
+
+def run_with_progress(
+    experiment: Experiment, *, out: Path, data_dir: Path | None, interruption: Interruption
+) -> Run:
+    """Run an experiment behind a progress bar with accuracy, target and time left."""
+    target = "" if experiment.target is None else f" of {experiment.target:.3f}"
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress, interruption.watched():
+        label = experiment.label or experiment.algorithm_name
+        task = progress.add_task(label, total=experiment.rounds, accuracy="")
+
+        def on_start(rounds_before: int) -> None:
+            progress.update(task, completed=min(rounds_before, experiment.rounds))
+
+        def on_round(record: Record) -> bool:
+            accuracy = "" if record.accuracy is None else f"accuracy {record.accuracy:.3f}{target}"
+            progress.update(task, completed=record.round, accuracy=accuracy)
+            for client in record.refused:
+                progress.console.print(
+                    f"[yellow]{label}: round {record.round} refused client {client}: its update is not finite"
+                )
+            return not interruption.asked
+
+        return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round)

@@ -1,0 +1,1 @@
+"""What a round is: no datasets, no files, no network."""

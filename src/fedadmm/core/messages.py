@@ -1,0 +1,76 @@
+"""Messages are NamedTuples of vectors and scalars: their size, their finiteness, their mean in a fixed order."""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import torch
+
+from fedadmm.core.algorithm import Message
+
+M = TypeVar("M", bound=Message)
+
+
+def num_bytes(message: Message) -> int:
+    """Return the bytes that the fields of a message take on the wire; a scalar takes eight, None takes none."""
+    return sum(
+        field.numel() * field.element_size() if isinstance(field, torch.Tensor) else 8
+        for field in message
+        if field is not None
+    )
+
+
+def is_finite(message: Message) -> bool:
+    """Return whether no field of the message holds a NaN or an infinity."""
+    return all(_is_finite(torch.as_tensor(field)) for field in message if field is not None)
+
+
+def _is_finite(vector: torch.Tensor) -> bool:
+    # A finite sum proves finite terms in one pass; large terms may overflow it, so then look at each.
+    return bool(torch.isfinite(vector.sum())) or bool(torch.isfinite(vector).all())
+
+
+class MeanInOrder:
+    """A weighted mean of messages, summed over a binary tree whose shape depends on their number alone.
+
+    Partial sums of equal height are merged at once, so n messages never hold more than log2(n) vectors,
+    and the same messages in the same order give the same bits wherever they were computed.
+    """
+
+    def __init__(self) -> None:
+        self.weight = 0.0
+        self._partial: list[tuple[int, Message]] = []  # (height, sum), heights falling
+
+    def add(self, message: Message, *, weight: float) -> None:
+        """Add a message as the next leaf; it is not modified."""
+        self.weight += weight
+        if weight != 1.0:
+            message = _rebuild(message, (field * weight for field in message))
+        height = 0
+        while self._partial and self._partial[-1][0] == height:
+            message = _sum(self._partial.pop()[1], message, own_left=height > 0)
+            height += 1
+        self._partial.append((height, message))
+
+    def mean(self) -> Message:
+        """Return the mean of what was added."""
+        total = self._partial[-1][1]
+        for _, left in reversed(self._partial[:-1]):
+            total = _sum(left, total, own_left=False)
+        return _rebuild(total, (field / self.weight for field in total))
+
+
+def _sum(left: M, right: M, *, own_left: bool) -> M:
+    """Return left + right; a partial sum that is our own is added to in place, a leaf never."""
+    return _rebuild(
+        left,
+        (
+            a.add_(b) if own_left and isinstance(a, torch.Tensor) else a + b
+            for a, b in zip(left, right, strict=True)
+        ),
+    )
+
+
+def _rebuild(like: M, fields: Iterator[Any]) -> M:
+    if type(like) is tuple:
+        return tuple(fields)  # type: ignore[return-value]
+    return type(like)(*fields)

@@ -1,0 +1,141 @@
+"""One communication round, readable top to bottom."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Message, Turnout, Vector
+from fedadmm.core.messages import MeanInOrder, is_finite, num_bytes
+
+
+class Buffers(NamedTuple):
+    """A model's buffers, which travel beside theta and never get a dual."""
+
+    floats: Vector  # running statistics: averaged like uploads
+    integers: torch.Tensor  # counters: taken from the lowest id
+
+
+class Assignment(NamedTuple):
+    """What a client is asked to do in a round."""
+
+    client: int
+    round: int  # counted from 1
+    epochs: int
+
+
+class Effort(NamedTuple):
+    """What a client's update took, and the buffers that it left behind."""
+
+    steps: int
+    gradient_evaluations: int  # gradients of single examples
+    loss: float  # mean training loss over the local steps
+    buffers: Buffers
+
+
+class Problem(LocalProblem, Protocol):
+    """A local problem that tells afterwards what was done with it."""
+
+    def effort(self) -> Effort: ...
+
+
+class Visit(NamedTuple):
+    """One client's answer in a round."""
+
+    client: int
+    upload: Message
+    effort: Effort
+    newcomer: bool  # never applied before this round
+    finite: bool  # else refused: it leaves no trace
+
+
+class Progress(NamedTuple):
+    """What the server remembers between rounds."""
+
+    round: int  # rounds done
+    server: Any
+    buffers: Buffers
+    seen: float  # weight of the clients applied at least once
+
+
+class Tally(NamedTuple):
+    """What happened in a round."""
+
+    clients: tuple[int, ...]  # whose uploads were applied
+    refused: tuple[int, ...]  # whose uploads were not finite
+    client_loss: float | None  # mean over the applied clients
+    steps: int
+    gradient_evaluations: int
+    bytes_up: int
+    bytes_down: int
+
+
+def visit_client(
+    algorithm: Algorithm[Any, Any, Any],
+    download: Any,
+    *,
+    client: int,
+    state: Message | None,
+    initial: Vector,
+    problem: Problem,
+) -> tuple[Visit, Message]:
+    """Run one client's update; `state` is what it returned last time, None if it never took part."""
+    newcomer = state is None
+    if state is None:
+        state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
+    upload, state = algorithm.client_update(download, state, problem)
+    effort = problem.effort()
+    finite = is_finite(upload) and is_finite(state) and is_finite((effort.buffers.floats,))
+    return Visit(client, upload, effort, newcomer, finite), state
+
+
+def run_round(
+    algorithm: Algorithm[Any, Any, Any],
+    progress: Progress,
+    visits: Iterable[Visit],
+    *,
+    weight: Callable[[int], float],
+    registered: float,
+) -> tuple[Progress, Tally]:
+    """Apply the visits of one round, which come in rising order of their clients' ids."""
+    uploads, buffers = MeanInOrder(), MeanInOrder()
+    integers = progress.buffers.integers
+    applied: list[int] = []
+    refused: list[int] = []
+    efforts: list[Effort] = []
+    seen = progress.seen
+    bytes_up = bytes_down = 0
+    down = num_bytes(algorithm.download(progress.server)) + num_bytes(progress.buffers)
+
+    for visit in visits:
+        efforts.append(visit.effort)
+        bytes_down += down
+        bytes_up += num_bytes(visit.upload) + num_bytes(visit.effort.buffers)
+        if not visit.finite:
+            refused.append(visit.client)
+            continue
+        uploads.add(visit.upload, weight=weight(visit.client))
+        buffers.add((visit.effort.buffers.floats,), weight=weight(visit.client))
+        if not applied:
+            integers = visit.effort.buffers.integers
+        if visit.newcomer:
+            seen += weight(visit.client)
+        applied.append(visit.client)
+
+    server, floats = progress.server, progress.buffers.floats
+    if applied:
+        turnout = Turnout(progress.round + 1, uploads.weight, registered, seen)
+        server = algorithm.server_update(server, uploads.mean(), turnout)
+        (floats,) = buffers.mean()
+    return (
+        Progress(progress.round + 1, server, Buffers(floats, integers), seen),
+        Tally(
+            tuple(applied),
+            tuple(refused),
+            sum(e.loss for e in efforts) / len(efforts) if efforts else None,
+            sum(e.steps for e in efforts),
+            sum(e.gradient_evaluations for e in efforts),
+            bytes_up,
+            bytes_down,
+        ),
+    )

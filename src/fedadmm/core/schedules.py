@@ -1,0 +1,83 @@
+"""Hyper-parameters as functions of the round: values that print, compare and save as themselves."""
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fedadmm.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value in every round."""
+
+    value: float
+
+    def at(self, round: int) -> float:
+        """Return the value in a round, counted from 1."""
+        return self.value
+
+    def values(self) -> tuple[float, ...]:
+        """Return the extreme values, for validation."""
+        return (self.value,)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One value before a round, another from that round on."""
+
+    before: float
+    after: float
+    at_round: int
+
+    def at(self, round: int) -> float:
+        """Return the value in a round, counted from 1."""
+        return self.before if round < self.at_round else self.after
+
+    def values(self) -> tuple[float, ...]:
+        """Return the extreme values, for validation."""
+        return (self.before, self.after)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Half a cosine from `start` in round 1 to `end` in round `length`, and `end` from there on."""
+
+    start: float
+    end: float
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 2:
+            raise InputError(f"length={self.length} leaves a cosine schedule no room; use at least 2 rounds")
+
+    def at(self, round: int) -> float:
+        """Return the value in a round, counted from 1."""
+        share = min(max(round - 1, 0) / (self.length - 1), 1.0)
+        return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2
+
+    def values(self) -> tuple[float, ...]:
+        """Return the extreme values, for validation."""
+        return (self.start, self.end)
+
+
+Schedule: TypeAlias = Constant | Step | Cosine
+Rate: TypeAlias = float | Schedule
+
+SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "step": Step, "cosine": Cosine}
+
+
+def at(rate: Rate, round: int) -> float:
+    """Return the value of a number or a schedule in a round, counted from 1."""
+    return rate if isinstance(rate, int | float) else rate.at(round)
+
+
+def check_rate(name: str, rate: object, *, positive: bool) -> None:
+    """Refuse a rate that is no number or schedule, or whose values are out of range."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float | Constant | Step | Cosine):
+        raise InputError(f"{name}={rate!r} is neither a number nor a schedule; use a number such as 0.1")
+    values = (rate,) if isinstance(rate, int | float) else rate.values()
+    for value in values:
+        if not math.isfinite(value) or value < 0 or (positive and value == 0):
+            bound = "greater than 0" if positive else "of at least 0"
+            raise InputError(f"{name}={value} is out of range; use a finite number {bound}")

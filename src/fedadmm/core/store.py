@@ -1,0 +1,43 @@
+"""Where client states live, and what makes a round count."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from fedadmm.core.algorithm import Message
+from fedadmm.core.round import Progress
+
+
+class Store(Protocol):
+    """Client states and the server's progress; a round is one transaction.
+
+    A state is written ahead with `stage` while others still train, and counts once its round is committed.
+    A client that was never committed costs nothing.
+    """
+
+    def get(self, client: int) -> Message | None:
+        """Return a client's committed state, None if it has none."""
+        ...
+
+    def stage(self, round: int, client: int, state: Message) -> None:
+        """Write a state ahead; it is dropped unless `round` is committed with this client."""
+        ...
+
+    def commit(self, progress: Progress, *, clients: Sequence[int], record: dict[str, Any]) -> None:
+        """Make a round count: the staged states of these clients, the progress after it, and its record."""
+        ...
+
+    def progress(self) -> Progress | None:
+        """Return the progress after the last committed round, None before the first."""
+        ...
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records of the committed rounds."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of clients with a state."""
+        ...
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the ids of the clients with a state, rising."""
+        ...

@@ -1,0 +1,186 @@
+"""Datasets by name: their training and test examples, normalised."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.naming import import_named
+from fedadmm.core.seeds import stream
+from fedadmm.data.examples import Examples, as_examples
+from fedadmm.data.files import data_folder, present, read
+from fedadmm.data.formats import parse_cifar_batch, parse_idx
+from fedadmm.data.sources import CIFAR10, FASHION_MNIST, MNIST, QMNIST, QMNIST_TEXT, Source
+
+DATASETS = ("digits", "mnist", "fmnist", "cifar10")
+_NUM_DIGITS_TRAIN = 1437
+_WRITER_COLUMN = 2
+
+
+class Dataset(NamedTuple):
+    """Training and test examples, and who made each training example where that is known."""
+
+    train: Examples
+    test: Examples | None
+    num_classes: int  # 0 where targets are numbers, not classes
+    groups: np.ndarray | None = None  # [training example], such as its writer
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation of pixels in [0, 1], one for each channel."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+# Of the training set, in float64; a test works them out again.
+OWN_MOMENTS = {
+    "digits": Moments((0.30570211921537926,), (0.37615944780520194,)),
+    "mnist": Moments((0.1306604762738429,), (0.30810780385646264,)),
+    "fmnist": Moments((0.2860405969887955,), (0.35302424451492254,)),
+    "cifar10": Moments(
+        (0.491399678615196, 0.48215840839460783, 0.44653091444546567),
+        (0.24703223246328201, 0.24348512800005553, 0.2615878417279645),
+    ),
+}
+# What the released code of the FedADMM paper uses: MNIST's, rounded, for Fashion-MNIST too.
+RELEASED_MOMENTS = {
+    "mnist": Moments((0.1307,), (0.3081,)),
+    "fmnist": Moments((0.1307,), (0.3081,)),
+    "cifar10": Moments((0.5,) * 3, (0.5,) * 3),
+}
+
+
+def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | None = None) -> Dataset:
+    """Return the dataset `name`, which may also be a user's "package.module:function" returning (train, test).
+
+    Normalisation is "dataset" (its own mean and std, the default), "released" (as in the paper's released code) or
+    "none" (pixels in [0, 1]). What a user's function returns is taken as it is.
+    """
+    if ":" in name:
+        return _load_named(name, normalisation=normalisation)
+    if name not in DATASETS:
+        choices = ", ".join(DATASETS)
+        raise InputError(f'there is no dataset {name!r}; use {choices} or "package.module:function"')
+    moments = _moments(name, normalisation=normalisation)
+    folder = data_folder(data_dir)
+    groups = None
+    if name == "digits":
+        train, test = _digits()
+    elif name == "cifar10":
+        train, test = read_cifar(CIFAR10, folder=folder)
+    else:
+        train, test = read_idx_images(MNIST if name == "mnist" else FASHION_MNIST, folder=folder)
+        groups = _mnist_writers(folder) if name == "mnist" else None
+    return Dataset(_normalised(train, moments=moments), _normalised(test, moments=moments), 10, groups)
+
+
+def make_dataset(train: Any, *, test: Any = None, groups: np.ndarray | None = None) -> Dataset:
+    """Return a user's own examples, each part a pair of tensors or arrays or a torch Dataset, as a Dataset."""
+    train = as_examples(train)
+    test = None if test is None else as_examples(test)
+    targets = [part.targets for part in (train, test) if part is not None]
+    num_classes = 0
+    if not any(values.is_floating_point() for values in targets):
+        lowest, highest = (
+            min(int(values.min()) for values in targets),
+            max(int(values.max()) for values in targets),
+        )
+        if lowest < 0:
+            raise InputError(f"a target is {lowest}; number the classes from 0")
+        num_classes = highest + 1
+    if groups is not None and len(groups) != len(train.targets):
+        raise InputError(
+            f"{len(groups)} groups for {len(train.targets)} training examples; give one for each"
+        )
+    return Dataset(train, test, num_classes, groups)
+
+
+def read_idx_images(source: Source, *, folder: Path) -> tuple[Examples, Examples]:
+    """Return the training and test images of a source of four idx files, with pixels in [0, 1]."""
+    arrays = [parse_idx(read(file, folder=folder, source_name=source.name)) for file in source.files]
+    train_images, train_labels, test_images, test_labels = arrays
+    return _examples(train_images[:, None], train_labels), _examples(test_images[:, None], test_labels)
+
+
+def read_cifar(source: Source, *, folder: Path) -> tuple[Examples, Examples]:
+    """Return the training and test images of a source of binary batches, the last of them for testing."""
+    contents = [read(file, folder=folder, source_name=source.name) for file in source.files]
+    *train_batches, test_batch = [parse_cifar_batch(content) for content in contents]
+    images, labels = zip(*train_batches, strict=True)
+    return _examples(np.concatenate(images), np.concatenate(labels)), _examples(*test_batch)
+
+
+def _load_named(name: str, *, normalisation: str | None) -> Dataset:
+    if normalisation not in (None, "none"):
+        raise InputError(
+            f'normalisation "{normalisation}" for "{name}"; normalise inside the function instead'
+        )
+    function = import_named(name, what="data")
+    if not callable(function):
+        raise InputError(
+            f'data "{name}" is of type {type(function).__name__}; name a function that returns (train, test)'
+        )
+    returned = function()
+    if isinstance(returned, Dataset):
+        return returned
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        raise InputError(
+            f'data "{name}" returned {type(returned).__name__}; return (train, test), where test may be None'
+        )
+    train, test = returned
+    return make_dataset(train, test=test)
+
+
+def _digits() -> tuple[Examples, Examples]:
+    bunch = load_digits()
+    images, labels = bunch.images[:, None], bunch.target
+    # One split for everyone: it does not depend on a run's seed.
+    order = stream(0, "digits split").permutation(len(labels))
+    train, test = order[:_NUM_DIGITS_TRAIN], order[_NUM_DIGITS_TRAIN:]
+    return (
+        _examples(images[train], labels[train], white=16),
+        _examples(images[test], labels[test], white=16),
+    )
+
+
+def _mnist_writers(folder: Path) -> np.ndarray | None:
+    binary = QMNIST.files[0]
+    if present(binary, folder=folder) is not None:
+        rows = parse_idx(read(binary, folder=folder, source_name="qmnist"))
+    elif present(QMNIST_TEXT, folder=folder) is not None:
+        text = read(QMNIST_TEXT, folder=folder, source_name="qmnist")
+        rows = np.array(text.split(), dtype=np.int32).reshape(len(text.splitlines()), -1)
+    else:
+        return None
+    return rows[:, _WRITER_COLUMN]
+
+
+def _examples(images: np.ndarray, labels: np.ndarray, *, white: int = 255) -> Examples:
+    inputs = torch.from_numpy(images.astype(np.float32)).div_(white)
+    return Examples(inputs, torch.from_numpy(labels.astype(np.int64)))
+
+
+def _moments(name: str, *, normalisation: str | None) -> Moments | None:
+    match normalisation:
+        case None | "dataset":
+            return OWN_MOMENTS[name]
+        case "none":
+            return None
+        case "released":
+            if name not in RELEASED_MOMENTS:
+                raise InputError(
+                    f'the released code has no normalisation for {name}; use "dataset" or "none"'
+                )
+            return RELEASED_MOMENTS[name]
+    raise InputError(f'there is no normalisation {normalisation!r}; use "dataset", "released" or "none"')
+
+
+def _normalised(examples: Examples, *, moments: Moments | None) -> Examples:
+    if moments is None:
+        return examples
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in moments)
+    return examples._replace(inputs=examples.inputs.sub_(mean).div_(std))

@@ -1,0 +1,96 @@
+"""Labelled examples as two tensors, whatever they came as."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+
+from fedadmm.core.errors import InputError
+
+
+class Examples(NamedTuple):
+    """Inputs and what a model should make of them."""
+
+    inputs: Tensor  # [example, ...], float32
+    targets: Tensor  # [example], int64 for classes, float32 for numbers
+
+
+def as_examples(source: Any) -> Examples:
+    """Return a pair of tensors or arrays, or any torch Dataset of (input, target), as Examples.
+
+    Inputs become float32, whole targets int64, other targets float32. An `Examples` keeps the types that it has.
+    """
+    if isinstance(source, Examples):
+        return _checked(source)
+    if isinstance(source, TorchDataset):
+        source = _materialised(source)
+    if not isinstance(source, tuple | list) or len(source) != 2:
+        raise InputError(
+            f"data of type {type(source).__name__}; give a pair (inputs, targets) or a torch Dataset"
+        )
+    inputs, targets = (
+        _tensor(part, what=what) for part, what in zip(source, ("inputs", "targets"), strict=True)
+    )
+    target_type = torch.float32 if targets.is_floating_point() else torch.int64
+    return _checked(Examples(inputs.to(torch.float32), targets.to(target_type)))
+
+
+def _tensor(part: Any, *, what: str) -> Tensor:
+    if isinstance(part, np.ndarray) and part.dtype.kind in "biuf":
+        # A copy: torch shares an array's memory, and the user may write to it later.
+        return torch.from_numpy(part.astype(part.dtype.newbyteorder("=")))
+    if isinstance(part, Tensor) and not part.is_complex():
+        return part.detach()
+    kind = f"an array of {part.dtype}" if isinstance(part, np.ndarray) else type(part).__name__
+    raise InputError(f"{what} of type {kind}; give a tensor or a numpy array of numbers")
+
+
+def _materialised(dataset: TorchDataset[Any]) -> tuple[Tensor, Tensor]:
+    name = type(dataset).__name__
+    if not hasattr(dataset, "__len__"):
+        raise InputError(f"{name} has no length; give a torch Dataset with __len__ and __getitem__")
+    items = [dataset[index] for index in range(len(dataset))]
+    if not items:
+        raise InputError(f"{name} is empty; give at least one example")
+    inputs, targets = [], []
+    for index, item in enumerate(items):
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InputError(
+                f"item {index} of {name} is of type {type(item).__name__}; return (input, target)"
+            )
+        inputs.append(_item_tensor(item[0], what=f"the input of item {index} of {name}"))
+        targets.append(_item_tensor(item[1], what=f"the target of item {index} of {name}"))
+    return _stacked(inputs, what=f"inputs of {name}"), _stacked(targets, what=f"targets of {name}")
+
+
+def _item_tensor(value: Any, *, what: str) -> Tensor:
+    if isinstance(value, bool | int | float | np.generic):
+        return torch.as_tensor(value)
+    if isinstance(value, Tensor | np.ndarray):
+        return _tensor(value, what=what)
+    raise InputError(
+        f"{what} is of type {type(value).__name__}; turn it into a tensor in the dataset's transform"
+    )
+
+
+def _stacked(tensors: list[Tensor], *, what: str) -> Tensor:
+    shapes = {tuple(tensor.shape) for tensor in tensors}
+    if len(shapes) > 1:
+        raise InputError(
+            f"{what} have different shapes, such as {sorted(shapes)[:2]}; bring them to one shape"
+        )
+    return torch.stack(tensors)
+
+
+def _checked(examples: Examples) -> Examples:
+    inputs, targets = examples
+    if inputs.ndim == 0 or targets.ndim != 1:
+        shapes = f"{tuple(inputs.shape)} and {tuple(targets.shape)}"
+        raise InputError(f"inputs and targets have shapes {shapes}; give [example, ...] and [example]")
+    if len(inputs) != len(targets):
+        raise InputError(f"{len(inputs)} inputs and {len(targets)} targets; give one target for each input")
+    if len(inputs) == 0:
+        raise InputError("data with 0 examples; give at least one")
+    return examples

@@ -1,0 +1,186 @@
+"""An experiment is a frozen value that says everything about a run; TOML in and out."""
+
+import hashlib
+import json
+import tomllib
+from dataclasses import fields
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import Field, field_serializer, field_validator
+
+from fedadmm.algorithms import ALGORITHMS, FedADMM
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errors import InputError
+from fedadmm.core.naming import import_named
+from fedadmm.core.settings import Settings
+from fedadmm.core.values import rate_from, to_plain
+from fedadmm.experiments.simulation import Weighting
+from fedadmm.learning.local import Local
+
+
+class ModelSettings(Settings):
+    """The network: one of ours or "package.module:function", its loss, and metrics beside the accuracy."""
+
+    name: str = "mlp"
+    options: dict[str, Any] = Field(default_factory=dict)  # further arguments of the model's function
+    loss: str = "cross_entropy"  # a function of torch.nn.functional, or "package.module:function"
+    metrics: dict[str, str] = Field(default_factory=dict)  # name = "package.module:function"
+
+
+class DataSettings(Settings):
+    """The data and how it is dealt to clients."""
+
+    name: str = "digits"
+    num_clients: int | None = None  # None: as many as the partition makes
+    partition: str = "shards"
+    shards_per_client: int = 2  # for shards
+    alpha: float = 0.5  # for dirichlet
+    normalisation: str | None = None
+
+    @field_validator("num_clients", "shards_per_client")
+    @classmethod
+    def _check_counts(cls, value: int | None, info: Any) -> int | None:
+        if value is not None and value < 1:
+            raise InputError(f"{info.field_name}={value} is out of range; use a whole number from 1 on")
+        return value
+
+
+class StateSettings(Settings):
+    """Where client states are kept, and how."""
+
+    store: Literal["disk", "memory"] = "disk"  # a run whose state is in memory cannot be resumed
+    float_type: Literal["float32", "bfloat16"] = "float32"  # bfloat16 halves the state, and rounds it
+    durability: Literal["process", "power"] = "process"  # what a committed round survives the loss of
+
+
+class Experiment(Settings):
+    """Everything that determines a run."""
+
+    name: str = "run"
+    label: str | None = None  # what a comparison calls it; the algorithm's name if None
+    seed: int = 0
+    rounds: int = 60
+    target: float | None = None  # test accuracy at which a run has arrived
+    stop_at_target: bool = False
+    participation: float | tuple[float, ...] | str = 0.1
+    weighting: Weighting = "equal"
+    devices: str | None = None  # "package.module:function" that returns facts, one value a client
+    device: str = "cpu"
+    algorithm: Algorithm[Any, Any, Any] = FedADMM()
+    model: ModelSettings = ModelSettings()
+    data: DataSettings = DataSettings(num_clients=100)
+    local: Local = Local(epochs="1..5")
+    state: StateSettings = StateSettings()
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _read_algorithm(cls, value: Any) -> Any:
+        return algorithm_from_table(value) if isinstance(value, dict) else value
+
+    @field_serializer("algorithm")
+    def _write_algorithm(self, value: Algorithm[Any, Any, Any]) -> dict[str, Any]:
+        return algorithm_to_table(value)
+
+    @field_validator("rounds")
+    @classmethod
+    def _check_rounds(cls, value: int) -> int:
+        if value < 1:
+            raise InputError(f"rounds={value} is no run; use a whole number from 1 on")
+        return value
+
+    @field_validator("target")
+    @classmethod
+    def _check_target(cls, value: float | None) -> float | None:
+        if value is not None and not 0 < value <= 1:
+            raise InputError(f"target={value} is no accuracy; use a number above 0 and up to 1, such as 0.9")
+        return value
+
+    @field_validator("name", "label")
+    @classmethod
+    def _check_name(cls, value: str | None, info: Any) -> str | None:
+        if value is None:
+            return None
+        if not value or any(not (c.isalnum() or c in "-_.") for c in value) or value.startswith("."):
+            raise InputError(
+                f"{info.field_name}={value!r} cannot name a folder; use letters, digits, - and _"
+            )
+        return value
+
+    def replace(self, **changes: Any) -> "Experiment":
+        """Return the experiment with some of its values changed, and all of them checked again."""
+        return type(self)(**{key: getattr(self, key) for key in type(self).model_fields} | changes)
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the experiment as plain values, in full."""
+        table = self.model_dump()
+        table["local"]["learning_rate"] = to_plain(self.local.learning_rate)
+        return table
+
+    def to_toml(self) -> str:
+        """Return the experiment as TOML; what is None is left out."""
+        return tomli_w.dumps(_without_none(self.to_table()))
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Experiment":
+        """Return the experiment that `to_toml` wrote."""
+        return cls(**tomllib.loads(text))
+
+    @property
+    def hash(self) -> str:
+        """Ten hex digits over what determines round t: not how long, how far, or under which name."""
+        table = self.to_table()
+        table["algorithm"] = {k: float(v) if type(v) is int else v for k, v in table["algorithm"].items()}
+        for key in ("name", "label", "rounds", "target", "stop_at_target"):
+            del table[key]
+        table["state"] = {"float_type": self.state.float_type}
+        for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
+            if self.data.partition != partition:
+                del table["data"][key]
+        text = json.dumps(table, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    @property
+    def algorithm_name(self) -> str:
+        """The algorithm's name in an experiment file."""
+        return algorithm_to_table(self.algorithm)["name"]
+
+    @property
+    def folder_name(self) -> str:
+        """The name of this experiment's run folder."""
+        return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"
+
+
+def algorithm_from_table(table: dict[str, Any]) -> Algorithm[Any, Any, Any]:
+    """Return the algorithm that {name = "fedadmm", rho = 0.01, ...} describes."""
+    arguments = dict(table)
+    name = arguments.pop("name", None)
+    if isinstance(name, str) and ":" in name:
+        kind = import_named(name, what="algorithm")
+        if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+            raise InputError(f"{name} is no algorithm; name a dataclass derived from fedadmm.Algorithm")
+    elif name in ALGORITHMS:
+        kind = ALGORITHMS[name]
+    else:
+        raise InputError(f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}")
+    keys = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for key in arguments:
+        if key not in keys:
+            raise InputError(f"unknown key {key!r}; {name} has {', '.join(keys) or 'no keys but its name'}")
+    return kind(**{key: rate_from(key, value) for key, value in arguments.items()})
+
+
+def algorithm_to_table(algorithm: Algorithm[Any, Any, Any]) -> dict[str, Any]:
+    """Return the table that describes an algorithm."""
+    kind = type(algorithm)
+    names = [name for name, known in ALGORITHMS.items() if known is kind]
+    values = {field.name: to_plain(getattr(algorithm, field.name)) for field in fields(algorithm)}  # type: ignore[arg-type]
+    return {"name": names[0] if names else f"{kind.__module__}:{kind.__qualname__}", **values}
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None and value != {}
+    }

@@ -1,0 +1,113 @@
+"""Experiment files and presets: a table, its named variants, and changes given on the command line."""
+
+import copy
+import difflib
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.core.errors import InputError
+from fedadmm.experiments.experiment import Experiment
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a file says: an experiment's table, and under [variants.NAME] changes to it."""
+
+    table: Table
+    variants: dict[str, Table] = field(default_factory=dict)
+
+    def experiment(self, variant: str | None = None, *, changes: Table | None = None) -> Experiment:
+        """Return the experiment, or a variant of it: one of the file's, or an algorithm at its defaults.
+
+        Changes are keys such as "local.learning_rate"; they come last, so they hold for every variant.
+        """
+        table = copy.deepcopy(self.table)
+        if variant in self.variants:
+            _apply(table, {"label": variant, **_dotted(self.variants[variant])})
+        elif variant in ALGORITHMS:
+            _apply(table, {"algorithm.name": variant})
+        elif variant is not None:
+            known = [*self.variants, *(name for name in ALGORITHMS if name not in self.variants)]
+            raise InputError(f"there is no variant or algorithm {variant!r}; use one of {', '.join(known)}")
+        _apply(table, changes or {})
+        return Experiment(**table)
+
+
+def preset_names() -> list[str]:
+    """Return the names of the presets."""
+    folder = resources.files("fedadmm.experiments") / "presets"
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def load_plan(name_or_path: str) -> Plan:
+    """Return the plan in a TOML file, or a preset's."""
+    if name_or_path in preset_names():
+        text = (resources.files("fedadmm.experiments") / "presets" / f"{name_or_path}.toml").read_text()
+        return _plan(text, where=f"preset {name_or_path}")
+    path = Path(name_or_path)
+    if not path.exists():
+        near = difflib.get_close_matches(name_or_path, preset_names())
+        hint = (
+            f"did you mean {' or '.join(near)}?" if near else f"the presets are {', '.join(preset_names())}"
+        )
+        raise InputError(f"there is no file or preset {name_or_path!r}; {hint}")
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}; give a TOML file") from error
+    return _plan(text, where=str(path))
+
+
+def parse_changes(assignments: list[str]) -> Table:
+    """Return {"a.b": value} for assignments such as "a.b=value"; a value is TOML, or else a plain string."""
+    changes: Table = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key:
+            raise InputError(f"cannot set {assignment!r}; write key=value, such as local.learning_rate=0.1")
+        try:
+            changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key.strip()] = text
+    return changes
+
+
+def _plan(text: str, *, where: str) -> Plan:
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where} is no TOML: {error}; mend that line") from error
+    variants = table.pop("variants", {})
+    if not isinstance(variants, dict) or not all(isinstance(value, dict) for value in variants.values()):
+        raise InputError(f"{where} has variants={variants!r}; write them as tables, [variants.NAME]")
+    return Plan(table, variants)
+
+
+def _dotted(table: Table, prefix: str = "") -> Table:
+    """Return nested tables as one with dotted keys, the algorithm's name first: it clears its other keys."""
+    flat: Table = {}
+    for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):
+        nested = isinstance(value, dict) and "schedule" not in value
+        flat |= _dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
+def _apply(table: Table, changes: Table) -> None:
+    for key, value in changes.items():
+        *path, last = key.split(".")
+        inner = table
+        for part in path:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise InputError(f"cannot set {key!r}: {part} is {inner!r}, which has no keys")
+        if key == "algorithm.name" and inner.get("name") != value:
+            inner.clear()  # the keys of one algorithm mean nothing to another
+        inner[last] = value

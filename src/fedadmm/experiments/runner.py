@@ -1,0 +1,92 @@
+"""Run an experiment in a folder: start it, or go on where it stopped."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.store import Store
+from fedadmm.experiments.build import simulation_of
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.folder import RunFolder
+from fedadmm.experiments.records import Record, round_of_arrival
+from fedadmm.experiments.simulation import Simulation
+from fedadmm.state.disk import DiskStore, Kinds
+from fedadmm.state.memory import MemoryStore
+
+Status = Literal["finished", "diverged", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended, for now."""
+
+    folder: RunFolder
+    experiment: Experiment
+    history: list[Record]
+    status: Status
+    rounds_before: int  # that were there when it began
+
+
+def run(
+    experiment: Experiment,
+    *,
+    out: Path,
+    data_dir: Path | None = None,
+    on_start: Callable[[int], None] = lambda rounds_before: None,
+    on_round: Callable[[Record], bool] = lambda record: True,
+) -> Run:
+    """Run an experiment in its folder inside `out`, from the first round that is not there yet.
+
+    on_start is told how many rounds are there; on_round gets each record and returns whether to go on.
+    """
+    folder = RunFolder(out / experiment.folder_name)
+    with ExitStack() as held:
+
+        def open_store(kinds: Kinds, initial: Vector) -> Store:
+            held.enter_context(folder.lock())
+            if experiment.state.store == "memory":
+                store: Store = MemoryStore()
+            else:
+                store = DiskStore(
+                    folder.state,
+                    kinds=kinds,
+                    identity=identity_of(experiment),
+                    initial=initial,
+                    float_type=torch.bfloat16 if experiment.state.float_type == "bfloat16" else None,
+                    durability=experiment.state.durability,
+                )
+                held.callback(store.close)
+            folder.write_experiment(experiment)
+            return store
+
+        simulation = simulation_of(experiment, data_dir=data_dir, open_store=open_store)
+        folder.write_records(simulation.history)
+        rounds_before = len(simulation.history)
+        on_start(rounds_before)
+        proceed = True
+        while proceed and not _has_ended(simulation, experiment):
+            record = simulation.advance()
+            folder.append_record(record)
+            proceed = on_round(record)
+        folder.write_model(simulation.model(), round=len(simulation.history))
+        status: Status = "interrupted"
+        if _has_ended(simulation, experiment):
+            status = "diverged" if simulation.diverged else "finished"
+        return Run(folder, experiment, simulation.history, status, rounds_before)
+
+
+def identity_of(experiment: Experiment) -> dict[str, str]:
+    """Return what the bytes of a run depend on."""
+    return {"experiment": experiment.hash, "fedadmm": version("fedadmm"), "torch": torch.__version__}
+
+
+def _has_ended(simulation: Simulation, experiment: Experiment) -> bool:
+    history = simulation.history
+    arrived = experiment.stop_at_target and round_of_arrival(history, experiment.target) is not None
+    return len(history) >= experiment.rounds or simulation.diverged or arrived

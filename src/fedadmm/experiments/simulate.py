@@ -1,0 +1,87 @@
+"""One call from Python: an algorithm, a model, data, and back comes the trained model with its history."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+
+from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.round import Buffers
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.simulation import ClientScores, ParticipationRule, Simulation
+from fedadmm.learning.local import Local
+from fedadmm.learning.models import ModelFunction
+from fedadmm.learning.task import FederatedData
+
+Status = Literal["finished", "diverged"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `simulate` returns."""
+
+    simulation: Simulation
+
+    @property
+    def status(self) -> Status:
+        """\"finished\", or \"diverged\" if every client of the last round was refused."""
+        return "diverged" if self.simulation.diverged else "finished"
+
+    @property
+    def theta(self) -> Vector:
+        """The trained model as a flat vector."""
+        return self.simulation.theta
+
+    @property
+    def buffers(self) -> Buffers:
+        """The trained model's buffers."""
+        return self.simulation.progress.buffers
+
+    @property
+    def history(self) -> list[Record]:
+        """One record per round."""
+        return self.simulation.history
+
+    def model(self) -> nn.Module:
+        """Return the trained network."""
+        return self.simulation.model()
+
+    def evaluate_clients(self, metric: str = "accuracy") -> ClientScores:
+        """Return a metric of the trained model on every client's own examples: its mean and worst decile."""
+        return self.simulation.evaluate_clients(metric)
+
+
+def simulate(
+    algorithm: Algorithm[Any, Any, Any],
+    *,
+    model: str | nn.Module | ModelFunction,
+    data: FederatedData,
+    rounds: int,
+    participation: ParticipationRule = 0.1,
+    local: Local | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callable[[Record, Simulation], None]] = (),
+    **options: Any,
+) -> Result:
+    """Train a model over a federation's data and return the result; `options` are those of `Simulation`.
+
+    participation: a fraction, a probability per client, or a function of (round, generator, devices).
+    callbacks: each is called after every round with its record and the simulation.
+    """
+    simulation = Simulation(
+        algorithm,
+        model=model,
+        data=data,
+        local=local if local is not None else Local(),
+        participation=participation,
+        seed=seed,
+        **options,
+    )
+    for _ in range(rounds):
+        record = simulation.advance()
+        for callback in callbacks:
+            callback(record, simulation)
+        if simulation.diverged:
+            break
+    return Result(simulation)

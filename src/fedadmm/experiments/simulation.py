@@ -1,0 +1,222 @@
+"""A federated run, round by round, on objects rather than names."""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.participation import Chooser, Chosen, Devices, Independent, Participation, Uniform
+from fedadmm.core.round import Assignment, Progress, run_round
+from fedadmm.core.seeds import stream, torch_seed
+from fedadmm.core.store import Store
+from fedadmm.engine.serial import SerialEngine
+from fedadmm.experiments.records import Record
+from fedadmm.learning.evaluation import Loss, Metric, accuracy
+from fedadmm.learning.local import Local
+from fedadmm.learning.models import ModelFunction, build
+from fedadmm.learning.task import FederatedData, LearningTask
+from fedadmm.state.disk import Kinds
+from fedadmm.state.memory import MemoryStore
+
+Weighting = Literal["equal", "examples"]
+OpenStore = Callable[[Kinds, Vector], Store]
+ParticipationRule = float | Sequence[float] | Chooser | Participation
+
+
+def participation_from(rule: ParticipationRule) -> Participation:
+    """Return the rule behind a fraction, a list of probabilities or a function."""
+    if isinstance(rule, int | float):
+        return Uniform(float(rule))
+    if isinstance(rule, Uniform | Independent | Chosen):
+        return rule
+    if callable(rule):
+        return Chosen(rule)
+    return Independent(tuple(float(p) for p in rule))  # type: ignore[union-attr]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread, so that sums do not depend on the machine, and leave its random state alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class ClientScores:
+    """A metric on every client's own examples."""
+
+    values: npt.NDArray[np.float64]  # [client]
+
+    @property
+    def mean(self) -> float:
+        """The mean over clients, each counting the same."""
+        return float(self.values.mean())
+
+    @property
+    def worst_decile(self) -> float:
+        """The mean over the tenth of the clients that fare worst."""
+        return float(np.sort(self.values)[: max(1, len(self.values) // 10)].mean())
+
+
+class Simulation:
+    """A run in progress: `advance()` plays one round and returns its record."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm[Any, Any, Any],
+        *,
+        model: str | nn.Module | ModelFunction,
+        data: FederatedData,
+        local: Local,
+        participation: ParticipationRule,
+        seed: int,
+        weighting: Weighting = "equal",
+        loss: Loss = functional.cross_entropy,
+        metrics: Mapping[str, Metric] | None = None,
+        devices: Mapping[str, Sequence[float]] | None = None,
+        device: str | torch.device = "cpu",
+        open_store: OpenStore | None = None,
+    ) -> None:
+        self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
+        self._participation = participation_from(participation)
+        self._participation.check(data.num_clients)
+        local.check(data.num_clients)
+        if algorithm.plain_sgd_only and (local.momentum or local.weight_decay):
+            raise InputError(
+                f"{type(algorithm).__name__} needs plain SGD, and local has momentum={local.momentum} and "
+                f"weight_decay={local.weight_decay}; set both to 0"
+            )
+        self._weights = _client_weights(weighting, data)
+        facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
+        self._devices = Devices(data.num_clients, facts)
+        has_classes = not data.client(0).targets.is_floating_point()
+        metrics = {**({"accuracy": accuracy} if has_classes else {}), **(metrics or {})}
+        with one_thread():
+            self._task = LearningTask(
+                _module(model, data, seed=seed),
+                data,
+                local=local,
+                loss=loss,
+                metrics=metrics,
+                seed=seed,
+                device=device,
+            )
+        initial = self._task.model.weights.clone()
+        server = algorithm.init_server(initial)
+        kinds = (type(server), type(algorithm.init_client(initial)))
+        # Last: a mistake in the settings must be found before anything is written.
+        self._store = open_store(kinds, initial) if open_store is not None else MemoryStore()
+        self.progress = self._store.progress() or Progress(0, server, self._task.model.buffers(), 0.0)
+        self.history = [Record.from_json(table) for table in self._store.records()]
+        self._engine = SerialEngine(algorithm, self._task, self._store, initial=initial)
+        self.num_parameters = initial.numel()
+
+    @property
+    def theta(self) -> Vector:
+        """The server's model as a flat vector."""
+        theta: Vector = self.progress.server.theta
+        return theta
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the last round refused every client."""
+        return bool(self.history) and bool(self.history[-1].refused) and not self.history[-1].clients
+
+    def advance(self) -> Record:
+        """Play the next round, commit it, and return its record."""
+        began = time.perf_counter()
+        number = self.progress.round + 1
+        with one_thread():
+            visits = self._engine.visits(
+                self.algorithm.download(self.progress.server),
+                buffers=self.progress.buffers,
+                assignments=self.assignments(number),
+            )
+            progress, tally = run_round(
+                self.algorithm,
+                self.progress,
+                visits,
+                weight=self._weight,
+                registered=self._registered,
+            )
+            scores = self._task.evaluate(progress.server.theta, buffers=progress.buffers)
+        record = Record.of(number, tally, scores, seconds=time.perf_counter() - began)
+        self._store.commit(progress, clients=tally.clients, record=record.to_json())
+        self.progress = progress
+        self.history.append(record)
+        return record
+
+    def assignments(self, round: int) -> list[Assignment]:
+        """Return who takes part in a round and what each does, without playing the rounds before it."""
+        ids = self._participation.select(
+            round, devices=self._devices, generator=stream(self._seed, "participation", round)
+        )
+        work = self._local.work
+        return [
+            Assignment(
+                client, round, work.epochs(client, generator=stream(self._seed, "work", round, client))
+            )
+            for client in map(int, ids)
+        ]
+
+    def model(self) -> nn.Module:
+        """Return a copy of the network with the server's weights and buffers."""
+        self._task.model.load(self.theta)
+        self._task.model.load_buffers(self.progress.buffers)
+        return _independent_copy(self._task.model.module)
+
+    def evaluate_clients(self, metric: str = "accuracy") -> ClientScores:
+        """Return a metric of the server's model on every client's own examples."""
+        with one_thread():
+            scores = [
+                self._task.evaluate_client(client, self.theta, buffers=self.progress.buffers)[metric]
+                for client in range(self._data.num_clients)
+            ]
+        return ClientScores(np.array(scores))
+
+    def _weight(self, client: int) -> float:
+        return 1.0 if self._weights is None else float(self._weights[client])
+
+    @property
+    def _registered(self) -> float:
+        return float(self._data.num_clients if self._weights is None else self._weights.sum())
+
+
+def _client_weights(weighting: Weighting, data: FederatedData) -> npt.NDArray[np.float64] | None:
+    if weighting not in ("equal", "examples"):
+        raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
+    return None if weighting == "equal" else data.num_examples.astype(np.float64)
+
+
+def _module(model: str | nn.Module | ModelFunction, data: FederatedData, *, seed: int) -> nn.Module:
+    if isinstance(model, nn.Module):
+        return _independent_copy(model)
+    return build(
+        model,
+        input_shape=tuple(data.client(0).inputs.shape[1:]),
+        num_classes=data.num_classes,  # type: ignore[attr-defined]
+        seed=torch_seed(seed, "model"),
+    )
+
+
+def _independent_copy(module: nn.Module) -> nn.Module:
+    """Return a copy whose parameters own their memory: a plain deep copy would keep the views of one vector."""
+    twin = copy.deepcopy(module)
+    for parameter in twin.parameters():
+        parameter.data = parameter.data.clone()
+    return twin

@@ -1,0 +1,51 @@
+"""A module as one flat vector of trainable parameters, and its buffers beside it."""
+
+import torch
+from torch import nn
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Buffers
+
+
+class FlatModel:
+    """A module whose trainable parameters are views of one vector, `weights`."""
+
+    def __init__(self, module: nn.Module, *, device: str | torch.device = "cpu") -> None:
+        self.module = module.to(device)
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise InputError("the model has no trainable parameters; give one a requires_grad of True")
+        types = {p.dtype for p in self.parameters}
+        if len(types) > 1:
+            raise InputError(f"the model mixes parameters of {types}; use one type")
+        self.weights: Vector = torch.cat([p.detach().reshape(-1) for p in self.parameters])  # [d]
+        self.views = self.split(self.weights)
+        for parameter, view in zip(self.parameters, self.views, strict=True):
+            parameter.data = view
+        buffers = list(self.module.buffers())
+        self._floats = [b for b in buffers if b.is_floating_point()]
+        self._integers = [b for b in buffers if not b.is_floating_point()]
+
+    def split(self, vector: Vector) -> list[torch.Tensor]:
+        """Return views of a flat vector in the shapes of the parameters."""
+        sizes = [p.numel() for p in self.parameters]
+        return [part.view_as(p) for part, p in zip(torch.split(vector, sizes), self.parameters, strict=True)]
+
+    def load(self, weights: Vector) -> None:
+        """Copy a vector into the module."""
+        self.weights.copy_(weights)
+
+    def load_buffers(self, buffers: Buffers) -> None:
+        """Copy buffers into the module."""
+        for own, flat in ((self._floats, buffers.floats), (self._integers, buffers.integers)):
+            for buffer, part in zip(own, torch.split(flat, [b.numel() for b in own]), strict=True):
+                buffer.copy_(part.view_as(buffer))
+
+    def buffers(self) -> Buffers:
+        """Return a copy of the module's buffers."""
+        empty = self.weights.new_empty(0)
+        return Buffers(
+            torch.cat([empty, *(b.reshape(-1).to(empty.dtype) for b in self._floats)]),
+            torch.cat([empty.long(), *(b.reshape(-1).long() for b in self._integers)]),
+        )

@@ -1,0 +1,150 @@
+"""Local stochastic gradient descent on a network, with the terms of the algorithm fused into its step."""
+
+from collections.abc import Iterator
+
+import torch
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment, Effort
+from fedadmm.core.seeds import stream, torch_seed
+from fedadmm.data.examples import Examples
+from fedadmm.learning.evaluation import Loss
+from fedadmm.learning.flat import FlatModel
+from fedadmm.learning.local import Local
+
+CHUNK = 1000  # examples of a full gradient that are in memory at once
+
+
+class SGDProblem:
+    """One client's objective in one round: the mean loss of the network over its examples."""
+
+    def __init__(
+        self,
+        model: FlatModel,
+        examples: Examples,
+        *,
+        assignment: Assignment,
+        local: Local,
+        loss: Loss,
+        seed: int,
+    ) -> None:
+        self._model, self._examples, self._loss = model, examples, loss
+        self._assignment, self._local, self._seed = assignment, local, seed
+        self.round = assignment.round
+        self.num_examples = len(examples.targets)
+        self.batch_size = self.num_examples if local.batch_size == "full" else local.batch_size
+        self.num_steps = assignment.epochs * -(-self.num_examples // self.batch_size)
+        self.learning_rate = local.learning_rate_at(assignment.round)
+        self._steps = self._evaluations = 0
+        self._loss_sum = torch.zeros((), device=model.weights.device)
+        # Dropout draws from torch's own generator, so give it this client's stream of this round.
+        torch.manual_seed(torch_seed(seed, "dropout", assignment.round, assignment.client))
+
+    def solve(
+        self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
+    ) -> Vector:
+        """Run the assigned epochs of SGD on f(w) + <dual, w> + rho/2 |w - centre|^2, from `start`."""
+        model, learning_rate = self._model, self.learning_rate
+        constant = None if dual is None else dual
+        if rho:
+            assert centre is not None
+            constant = -rho * centre if constant is None else constant - rho * centre
+        pull = rho + self._local.weight_decay  # of w towards 0; `constant` moves that to the centre
+        step = (
+            _MomentumStep(model, learning_rate, pull, constant, self._local.momentum)
+            if self._local.momentum
+            else _PlainStep(model, learning_rate, pull, constant)
+        )
+        model.load(start)
+        for inputs, targets in self._batches():
+            step(self._gradients(inputs, targets))
+        return model.weights.clone()
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the gradient of the mean loss over all of the client's examples."""
+        self._model.load(w)
+        total = torch.zeros_like(w)
+        views = self._model.split(total)
+        parts = zip(self._examples.inputs.split(CHUNK), self._examples.targets.split(CHUNK), strict=True)
+        for inputs, targets in parts:
+            torch._foreach_add_(
+                views, self._gradients(inputs, targets), alpha=len(targets) / self.num_examples
+            )
+        return total
+
+    def effort(self) -> Effort:
+        """Return what was done since the problem was made."""
+        loss = float(self._loss_sum) / max(self._steps, 1)
+        return Effort(self._steps, self._evaluations, loss, self._model.buffers())
+
+    def _batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        inputs, targets = self._examples
+        for epoch in range(self._assignment.epochs):
+            if self.batch_size < self.num_examples:
+                generator = stream(self._seed, "batches", self.round, self._assignment.client, epoch)
+                order = torch.from_numpy(generator.permutation(self.num_examples)).to(targets.device)
+                inputs, targets = self._examples.inputs[order], self._examples.targets[order]
+            yield from zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
+
+    def _gradients(self, inputs: torch.Tensor, targets: torch.Tensor) -> list[torch.Tensor]:
+        try:
+            value = self._loss(self._model.module(inputs), targets)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InputError(
+                f"client {self._assignment.client} has a batch of one example, on which batch normalisation "
+                f"cannot train; use a batch_size that leaves no remainder of 1 in {self.num_examples}"
+            ) from error
+        gradients = torch.autograd.grad(value, self._model.parameters, allow_unused=True)
+        self._steps += 1
+        self._evaluations += len(targets)
+        self._loss_sum += value.detach()
+        return [
+            torch.zeros_like(p) if g is None else g
+            for g, p in zip(gradients, self._model.parameters, strict=True)
+        ]
+
+
+class _PlainStep:
+    """w <- (1 - lr pull) w - lr (g + constant), in two passes over w, or one where there is no constant."""
+
+    def __init__(self, model: FlatModel, learning_rate: float, pull: float, constant: Vector | None) -> None:
+        self._model, self._learning_rate = model, learning_rate
+        self._shrink = 1 - learning_rate * pull
+        self._shift = None if constant is None else -learning_rate * constant
+
+    def __call__(self, gradients: list[torch.Tensor]) -> None:
+        weights = self._model.weights
+        if self._shift is not None:
+            torch.add(self._shift, weights, alpha=self._shrink, out=weights)
+        elif self._shrink != 1:
+            weights.mul_(self._shrink)
+        torch._foreach_add_(self._model.views, gradients, alpha=-self._learning_rate)
+
+
+class _MomentumStep:
+    """v <- momentum v + g + pull w + constant;  w <- w - lr v."""
+
+    def __init__(
+        self,
+        model: FlatModel,
+        learning_rate: float,
+        pull: float,
+        constant: Vector | None,
+        momentum: float,
+    ) -> None:
+        self._model, self._learning_rate, self._pull = model, learning_rate, pull
+        self._constant, self._momentum = constant, momentum
+        self._velocity = torch.zeros_like(model.weights)
+        self._views = model.split(self._velocity)
+
+    def __call__(self, gradients: list[torch.Tensor]) -> None:
+        self._velocity.mul_(self._momentum)
+        if self._pull:
+            self._velocity.add_(self._model.weights, alpha=self._pull)
+        if self._constant is not None:
+            self._velocity.add_(self._constant)
+        torch._foreach_add_(self._views, gradients)
+        self._model.weights.add_(self._velocity, alpha=-self._learning_rate)

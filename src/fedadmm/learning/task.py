@@ -1,0 +1,109 @@
+"""A network, its loss and a federation's data, as the problems of its clients."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment, Buffers
+from fedadmm.data.examples import Examples
+from fedadmm.learning.evaluation import Loss, Metric, evaluate
+from fedadmm.learning.flat import FlatModel
+from fedadmm.learning.local import Local
+from fedadmm.learning.sgd import SGDProblem
+
+
+class FederatedData(Protocol):
+    """The data of a federation, client by client."""
+
+    @property
+    def num_clients(self) -> int: ...
+    @property
+    def num_examples(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def test(self) -> Examples | None: ...
+
+    def client(self, client: int) -> Examples: ...
+
+
+class LearningTask:
+    """The clients' problems: the mean loss of one network over each client's examples."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        data: FederatedData,
+        *,
+        local: Local,
+        loss: Loss,
+        metrics: Mapping[str, Metric],
+        seed: int,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.model = FlatModel(module, device=device)
+        self.data, self._local, self._seed, self._device = data, local, seed, device
+        self._loss, self._metrics = loss, metrics
+        self._test = None if data.test is None else self._on_device(data.test)
+        self._try_out(self._on_device(data.client(0)))
+
+    def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
+        """Return a client's problem in a round, on a network with these buffers."""
+        self.model.load_buffers(buffers)
+        self.model.module.train()
+        return SGDProblem(
+            self.model,
+            self._on_device(self.data.client(assignment.client)),
+            assignment=assignment,
+            local=self._local,
+            loss=self._loss,
+            seed=self._seed,
+        )
+
+    def evaluate(self, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
+        """Return loss and metrics on the test examples; nothing where there are none."""
+        return {} if self._test is None else self._evaluate(theta, buffers, self._test)
+
+    def evaluate_client(self, client: int, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
+        """Return loss and metrics on one client's own examples."""
+        return self._evaluate(theta, buffers, self._on_device(self.data.client(client)))
+
+    def _evaluate(self, theta: Vector, buffers: Buffers, examples: Examples) -> dict[str, float]:
+        self.model.load(theta)
+        self.model.load_buffers(buffers)
+        return evaluate(self.model.module, examples, loss=self._loss, metrics=self._metrics)
+
+    def _on_device(self, examples: Examples) -> Examples:
+        return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))
+
+    def _try_out(self, examples: Examples) -> None:
+        """Refuse a model that does not fit the data, before anything is written."""
+        inputs, targets = examples.inputs[:2], examples.targets[:2]
+        shape = tuple(inputs.shape)
+        training = self.model.module.training
+        self.model.module.eval()
+        try:
+            with torch.inference_mode():
+                outputs = self.model.module(inputs)
+        except (RuntimeError, ValueError, IndexError) as error:
+            first = str(error).splitlines()[0]
+            raise InputError(f"the model does not take inputs of shape {shape}: {first}") from error
+        self.model.module.train(training)
+        if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
+            got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+            raise InputError(
+                f"the model returns {got} for inputs of shape {shape}; return one row per example"
+            )
+        try:
+            values = [self._loss(outputs, targets), *(f(outputs, targets) for f in self._metrics.values())]
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise InputError(
+                f"the loss does not take the model's outputs of shape {tuple(outputs.shape)} "
+                f"with targets of shape {tuple(targets.shape)}: {str(error).splitlines()[0]}"
+            ) from error
+        if any(torch.as_tensor(value).numel() != 1 for value in values):
+            raise InputError("the loss or a metric returns more than one number; return the mean")

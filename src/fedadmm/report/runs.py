@@ -1,0 +1,78 @@
+"""What a report knows of a run: its folder, nothing else."""
+
+import json
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedadmm.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class RunData:
+    """A run as its folder tells it."""
+
+    path: Path
+    experiment: dict[str, Any]
+    rounds: list[dict[str, Any]]
+
+    @property
+    def label(self) -> str:
+        """What the run is called in tables and figures."""
+        return str(self.experiment.get("label") or self.experiment["algorithm"]["name"])
+
+    @property
+    def target(self) -> float | None:
+        """The test accuracy at which the run has arrived."""
+        return self.experiment.get("target")
+
+    @property
+    def status(self) -> str:
+        """\"finished\", \"diverged\" (every client of the last round was refused) or \"unfinished\"."""
+        if self.rounds and self.rounds[-1]["refused"] and not self.rounds[-1]["clients"]:
+            return "diverged"
+        arrived = self.experiment.get("stop_at_target") and self.arrival is not None
+        return "finished" if arrived or len(self.rounds) >= self.experiment["rounds"] else "unfinished"
+
+    @cached_property
+    def accuracy(self) -> npt.NDArray[np.float64]:
+        """The test accuracy after each round, NaN where there is none."""
+        return np.array([np.nan if r["accuracy"] is None else r["accuracy"] for r in self.rounds])
+
+    def total(self, key: str) -> npt.NDArray[np.float64]:
+        """Return a quantity such as bytes_up, added up to each round."""
+        return np.cumsum([r[key] for r in self.rounds])
+
+    @property
+    def arrival(self) -> int | None:
+        """The first round that reached the target, None if none did."""
+        if self.target is None or not self.rounds:
+            return None
+        reached = np.flatnonzero(self.accuracy >= self.target)
+        return int(self.rounds[reached[0]]["round"]) if len(reached) else None
+
+
+def read_run(path: Path) -> RunData:
+    """Read a run folder."""
+    try:
+        experiment = tomllib.loads((path / "experiment.toml").read_text())
+        lines = (path / "rounds.jsonl").read_text().splitlines()
+        return RunData(path, experiment, [json.loads(line) for line in lines])
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is no run folder: it has no {Path(error.filename).name}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
+
+
+def find_runs(folder: Path) -> list[RunData]:
+    """Return the runs in a folder, in the order of their names."""
+    return [
+        read_run(file.parent)
+        for file in sorted(folder.glob("*/experiment.toml"))
+        if (file.parent / "rounds.jsonl").exists()
+    ]

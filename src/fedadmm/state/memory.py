@@ -1,0 +1,46 @@
+"""Client states in memory, for runs without a folder."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fedadmm.core.algorithm import Message
+from fedadmm.core.round import Progress
+
+
+class MemoryStore:
+    """A store that ends with its process."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, Message] = {}
+        self._staged: dict[int, Message] = {}
+        self._progress: Progress | None = None
+        self._records: list[dict[str, Any]] = []
+
+    def get(self, client: int) -> Message | None:
+        """Return a client's committed state, None if it has none."""
+        return self._states.get(client)
+
+    def stage(self, round: int, client: int, state: Message) -> None:
+        """Hold a state until its round is committed."""
+        self._staged[client] = state
+
+    def commit(self, progress: Progress, *, clients: Sequence[int], record: dict[str, Any]) -> None:
+        """Make the staged states of these clients count, and drop the others."""
+        self._states.update((client, self._staged[client]) for client in clients)
+        self._staged.clear()
+        self._progress = progress
+        self._records.append(record)
+
+    def progress(self) -> Progress | None:
+        """Return the progress after the last committed round."""
+        return self._progress
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records of the committed rounds."""
+        return list(self._records)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._states))

@@ -1,0 +1,73 @@
+"""Law 9: an update that is refused leaves no trace."""
+
+import pytest
+import torch
+from methods import METHODS
+from play import Watched, identical
+from worlds import World, network_world, quadratic_world
+
+from fedadmm.algorithms import FedAvg
+from fedadmm.core.algorithm import Algorithm, Turnout
+
+BEFORE = ([0, 1, 2], [0, 1, 3])
+WEIGHTS = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@pytest.mark.parametrize("bad", [0, 4], ids=["lowest id", "newcomer"])
+def test_a_refused_client_was_not_selected(method: Algorithm, world: World, bad: int) -> None:
+    refusing, without = (world.play(method, weights=WEIGHTS).rounds(BEFORE) for _ in range(2))
+    world.poison(bad)
+    everyone, others = [0, 1, 2, 4], [client for client in (0, 1, 2, 4) if client != bad]
+    tally = refusing.round(everyone)
+    expected = without.round(others)
+    assert (tally.clients, tally.refused) == (tuple(others), (bad,))
+    assert tally.bytes_down == expected.bytes_down * len(everyone) // len(others)  # it did travel
+    # Nothing of it is left: theta, buffers, seen and all states are the same to the bit, and stay so.
+    for _ in range(2):
+        assert identical(tuple(refusing.progress), tuple(without.progress))
+        assert identical(refusing.states, without.states)
+        for play in (refusing, without):
+            play.round([1, 3])
+
+
+def test_when_all_are_refused_only_the_round_counts(method: Algorithm, world: World) -> None:
+    play = world.play(method).rounds(BEFORE)
+    before, states = play.progress, dict(play.states)
+    world.poison(2)
+    world.poison(4)
+    assert play.round([2, 4]).refused == (2, 4)
+    assert identical(tuple(play.progress), (3, *tuple(before)[1:]))
+    assert identical(play.states, states)
+
+
+def test_the_loss_of_a_round_is_the_mean_over_its_applied_clients() -> None:
+    # BUG in core/round.py: `efforts` holds the refused clients too, so one NaN makes the round's loss NaN.
+    world = network_world()
+    expected = world.play(FedAvg()).round([0, 1]).client_loss
+    world.poison(2)
+    assert world.play(FedAvg()).round([0, 1, 2]).client_loss == expected
+
+
+def test_the_weight_of_a_refused_client_is_neither_active_nor_seen() -> None:
+    world = quadratic_world()
+    turnouts: list[Turnout] = []
+    play = world.play(Watched(FedAvg(), on_server=turnouts.append), weights=WEIGHTS)
+    play.round([0, 1])  # weights 1 + 2, both new
+    world.poison(4)
+    play.round([1, 3, 4])  # weights 2 + 4 applied; 3 is new, so seen is 1 + 2 + 4
+    play.round([0, 3])  # weights 1 + 4, nobody new
+    assert turnouts == [Turnout(1, 3.0, 15.0, 3.0), Turnout(2, 6.0, 15.0, 7.0), Turnout(3, 5.0, 15.0, 7.0)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_refused_newcomer_is_still_a_newcomer(name: str) -> None:
+    world = quadratic_world()
+    target = world.task.targets[4].clone()
+    play = world.play(METHODS[name]).rounds(BEFORE)
+    world.poison(4)
+    play.round([0, 4])
+    world.task.targets[4] = target  # it recovers
+    (visit,) = play.visits([4])
+    assert visit.newcomer
+    assert visit.finite
+    assert torch.isfinite(visit.upload[0]).all()

@@ -1,0 +1,81 @@
+"""Laws 3 and 4: a client gets back what it returned, whoever ran before it, and shares it with nobody."""
+
+from itertools import combinations
+from typing import Any
+
+import torch
+from play import Watched, copied, identical
+from worlds import World
+
+from fedadmm.core.algorithm import Algorithm
+
+ROUNDS = ([0, 1, 3], [0, 2, 3], [1, 2, 4], [0, 1, 2, 3, 4])
+
+
+def test_what_a_client_returned_is_what_it_is_given_next(method: Algorithm, world: World) -> None:
+    given: list[Any] = []
+    returned: list[Any] = []
+
+    def watch(*, server: Any, before: Any, after: Any, **_: Any) -> None:
+        given.append((copied(server), copied(before)))
+        returned.append(copied(after))
+
+    play = world.play(Watched(method, on_client=watch))
+    kept: dict[int, Any] = {}
+    for clients in ROUNDS:
+        given.clear()
+        returned.clear()
+        play.round(clients)
+        for client, (server, before), after in zip(clients, given, returned, strict=True):
+            theta = world.theta if method.newcomer == "initial" else server[0]
+            expected = kept[client] if client in kept else tuple(method.init_client(theta))
+            assert identical(before, expected)
+            kept[client] = after
+    assert identical(kept, {client: tuple(state) for client, state in play.states.items()})
+
+
+def test_the_order_in_which_clients_run_does_not_matter(method: Algorithm, world: World) -> None:
+    rising = world.play(method).rounds(ROUNDS)
+    falling = world.play(method).rounds(reversed(clients) for clients in ROUNDS)
+    shuffled = world.play(method).rounds(clients[1:] + clients[:1] for clients in ROUNDS)
+    for other in (falling, shuffled):
+        assert identical(tuple(rising.progress), tuple(other.progress))
+        assert identical(rising.states, other.states)
+
+
+def test_clients_do_not_share_memory(method: Algorithm, world: World) -> None:
+    # Two vectors that share memory would be one dual for two clients (FL-bench's FedADMM, FINDINGS.md).
+    play = world.play(method).rounds(ROUNDS)
+    owners = {client: {t.data_ptr() for t in _vectors(state)} for client, state in play.states.items()}
+    owners["server"] = {t.data_ptr() for t in _vectors(play.progress.server)}
+    assert not any(owners[one] & owners[other] for one, other in combinations(owners, 2))
+
+
+def test_a_clients_update_does_not_depend_on_the_states_of_others(method: Algorithm, world: World) -> None:
+    play = world.play(method).rounds(ROUNDS[:2])
+    (alone,) = play.visits([3])
+    for state in (state for client, state in play.states.items() if client != 3):
+        for vector in _vectors(state):
+            vector.add_(1.0)
+    *_, among_others = play.visits([0, 1, 2, 3])
+    assert identical(tuple(alone.upload), tuple(among_others.upload))
+
+
+def test_a_client_that_never_took_part_has_no_state(method: Algorithm, world: World) -> None:
+    play = world.play(method).rounds(ROUNDS[:2])
+    assert list(play.store) == [0, 1, 2, 3]
+    assert len(play.store) == 4
+    assert play.store.get(4) is None
+
+
+def test_a_round_with_nobody_leaves_theta_as_it_is(method: Algorithm, world: World) -> None:
+    play = world.play(method).rounds(ROUNDS[:2])
+    before, states = play.progress, dict(play.states)
+    tally = play.round([])
+    assert identical(tuple(play.progress), (3, *tuple(before)[1:]))
+    assert identical(play.states, states)
+    assert tally == ((), (), None, 0, 0, 0, 0)
+
+
+def _vectors(state: Any) -> list[torch.Tensor]:
+    return [field for field in state if isinstance(field, torch.Tensor)]

@@ -1,0 +1,35 @@
+"""Every algorithm of the table as it comes, and every choice that one offers."""
+
+from typing import Any
+
+from fedadmm.algorithms import ALGORITHMS, FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, Scaffold
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.schedules import Constant, Cosine, Step
+
+# A schedule that has changed by round 2, so that later rounds meet states made with another value.
+RISING = Step(before=0.5, after=0.8, at_round=2)
+FALLING = Cosine(start=1.0, end=0.5, length=4)
+
+METHODS: dict[str, Algorithm[Any, Any, Any]] = {
+    **{name: algorithm() for name, algorithm in ALGORITHMS.items()},
+    "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),
+    "fedadmm, participation, global": FedADMM(
+        rho=0.5, eta="participation", newcomer="initial", start="global"
+    ),
+    "fedadmm, seen": FedADMM(rho=0.5, eta="seen"),
+    "fedadmm, seen, global": FedADMM(rho=0.5, eta="seen", start="global"),
+    "fedadmm, seen, rho rising": FedADMM(rho=RISING, eta="seen"),
+    "fedadmm, participation, rho rising": FedADMM(rho=RISING, eta="participation", newcomer="initial"),
+    "fedadmm, global": FedADMM(rho=0.5, start="global"),
+    "fedadmm, initial": FedADMM(rho=0.5, eta=0.5, newcomer="initial"),
+    "fedadmm, eta falling": FedADMM(rho=Constant(0.5), eta=FALLING),
+    "fedadmm_released, rising": FedADMMReleased(rho=RISING, eta=FALLING),
+    "fedavg, eta 2": FedAvg(eta=2.0),
+    "fedavg, eta falling": FedAvg(eta=FALLING),
+    "fedprox, no penalty": FedProx(rho=0.0),
+    "fedprox, rising": FedProx(rho=RISING),
+    "scaffold, eta 0.5": Scaffold(eta=0.5),
+    "feddyn, seen": FedDyn(over="seen"),
+    "feddyn, rising": FedDyn(rho=RISING),
+    "feddyn, seen, rising": FedDyn(rho=RISING, over="seen"),
+}

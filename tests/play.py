@@ -1,0 +1,134 @@
+"""Rounds played through run_round, the serial engine and a store in memory, with any clients in any order."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm, Message, Turnout, Vector
+from fedadmm.core.round import Assignment, Buffers, Progress, Tally, Visit, run_round
+from fedadmm.engine.serial import SerialEngine, Task
+from fedadmm.state.memory import MemoryStore
+from quadratics import NO_BUFFERS
+
+
+class Play:
+    """A federation that plays the rounds it is told to."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm[Any, Any, Any],
+        task: Task,
+        theta: Vector,
+        *,
+        num_clients: int,
+        weights: Sequence[float] | None = None,
+        buffers: Buffers = NO_BUFFERS,
+    ) -> None:
+        self.algorithm, self.num_clients = algorithm, num_clients
+        self.weights = [1.0] * num_clients if weights is None else [float(weight) for weight in weights]
+        self.progress = Progress(0, algorithm.init_server(theta), buffers, 0.0)
+        self.store = MemoryStore()
+        self.engine = SerialEngine(algorithm, task, self.store, initial=theta)
+
+    def given(self, *, server: Any, states: Mapping[int, Message], round: int = 0, seen: float = 0.0) -> "Play":
+        """Begin in the middle: after `round` rounds, with this server and these client states."""
+        for client, state in states.items():
+            self.store.stage(round, client, state)
+        self.progress = Progress(round, server, self.progress.buffers, seen)
+        self.store.commit(self.progress, clients=list(states), record={})
+        return self
+
+    def visits(self, clients: Iterable[int]) -> list[Visit]:
+        """Run the clients of the next round in the order given, and return their answers in rising order."""
+        number = self.progress.round + 1
+        visits = self.engine.visits(
+            self.algorithm.download(self.progress.server),
+            buffers=self.progress.buffers,
+            assignments=[Assignment(client, number, 1) for client in clients],
+        )
+        return sorted(visits, key=lambda visit: visit.client)
+
+    def round(self, clients: Iterable[int]) -> Tally:
+        """Play one round and commit it."""
+        self.progress, tally = run_round(
+            self.algorithm,
+            self.progress,
+            self.visits(clients),
+            weight=self.weights.__getitem__,
+            registered=sum(self.weights),
+        )
+        self.store.commit(self.progress, clients=tally.clients, record={})
+        return tally
+
+    def rounds(self, rounds: Iterable[Iterable[int]]) -> "Play":
+        """Play one round for each set of clients."""
+        for clients in rounds:
+            self.round(clients)
+        return self
+
+    @property
+    def theta(self) -> Vector:
+        """The server's model."""
+        theta: Vector = self.progress.server.theta
+        return theta
+
+    @property
+    def states(self) -> dict[int, Any]:
+        """The states of the clients seen."""
+        return {client: self.store.get(client) for client in self.store}
+
+
+class Watched(Algorithm[Any, Any, Any]):
+    """An algorithm that behaves as another, and lets a test watch what goes in and comes out."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm[Any, Any, Any],
+        *,
+        on_client: Callable[..., None] = lambda **_: None,
+        on_server: Callable[[Turnout], None] = lambda _: None,
+    ) -> None:
+        self.inner, self.newcomer = algorithm, algorithm.newcomer
+        self._on_client, self._on_server = on_client, on_server
+
+    def init_server(self, theta: Vector) -> Any:
+        """Return the other's server."""
+        return self.inner.init_server(theta)
+
+    def init_client(self, theta: Vector) -> Any:
+        """Return the other's client."""
+        return self.inner.init_client(theta)
+
+    def download(self, server: Any) -> Any:
+        """Return the other's download."""
+        return self.inner.download(server)
+
+    def client_update(self, server: Any, client: Any, problem: Any) -> tuple[Any, Any]:
+        """Update as the other does, and tell the watcher."""
+        upload, after = self.inner.client_update(server, client, problem)
+        self._on_client(server=server, before=client, after=after, upload=upload, problem=problem)
+        return upload, after
+
+    def server_update(self, server: Any, mean: Any, turnout: Turnout) -> Any:
+        """Update as the other does, and tell the watcher."""
+        self._on_server(turnout)
+        return self.inner.server_update(server, mean, turnout)
+
+
+def copied(message: Message) -> tuple[Any, ...]:
+    """Return the fields of a message as they are now."""
+    return tuple(field.clone() if isinstance(field, torch.Tensor) else field for field in message)
+
+
+def identical(left: Any, right: Any) -> bool:
+    """Return whether two values are the same to the bit; NaN is itself."""
+    if isinstance(left, torch.Tensor):
+        if left.dtype != right.dtype or left.shape != right.shape:
+            return False
+        return left.contiguous().view(torch.uint8).equal(right.contiguous().view(torch.uint8))
+    if isinstance(left, tuple | list):
+        return len(left) == len(right) and all(map(identical, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(identical(left[key], right[key]) for key in left)
+    return bool(left == right)

@@ -1,0 +1,104 @@
+"""Small federations on which the laws are tried: quadratics, and a network with buffers and dropout."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.round import Buffers
+from fedadmm.data.examples import Examples
+from fedadmm.data.federated import PartitionedData
+from fedadmm.engine.serial import Task
+from fedadmm.learning.evaluation import accuracy
+from fedadmm.learning.local import Local
+from fedadmm.learning.task import LearningTask
+from play import Play
+from quadratics import NO_BUFFERS, heterogeneous
+
+NUM_CLIENTS = 5
+
+
+@dataclass(frozen=True)
+class World:
+    """A task with its initial model."""
+
+    task: Task
+    theta: Vector
+    buffers: Buffers
+    poison: Callable[[int], None]  # from now on this client's answers are not finite
+
+    def play(self, algorithm: Algorithm[Any, Any, Any], *, weights: Sequence[float] | None = None) -> Play:
+        """Return a federation of this world's clients, before round 1."""
+        return Play(
+            algorithm,
+            self.task,
+            self.theta.clone(),
+            num_clients=NUM_CLIENTS,
+            weights=weights,
+            buffers=Buffers(*(part.clone() for part in self.buffers)),
+        )
+
+
+def quadratic_world() -> World:
+    """Return quadratics in three dimensions, solved by four gradient steps."""
+    task = heterogeneous(NUM_CLIENTS, 3, num_steps=4, learning_rate=0.2)
+    return World(
+        task,
+        torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64),
+        NO_BUFFERS,
+        lambda client: task.targets[client].fill_(torch.nan),
+    )
+
+
+def network() -> nn.Module:
+    """Return a perceptron with dropout, and batch normalisation's buffers: two running statistics and a counter."""
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3))
+
+
+def some_data(num_examples: Sequence[int], *, seed: int = 0) -> PartitionedData:
+    """Return clients with so many examples of three classes each; their classes differ from client to client."""
+    generator = torch.Generator().manual_seed(seed)
+    total = sum(num_examples)
+    owners = torch.repeat_interleave(torch.arange(len(num_examples)), torch.tensor(num_examples))
+    return PartitionedData(
+        inputs=torch.randn(total, 4, generator=generator) + owners[:, None] * 0.3,
+        targets=(owners + torch.randint(0, 2, (total,), generator=generator)) % 3,
+        offsets=np.cumsum([0, *num_examples]),
+        test=Examples(torch.randn(20, 4, generator=generator), torch.arange(20) % 3),
+        num_classes=3,
+    )
+
+
+def made(make: Callable[[], nn.Module], *, seed: int = 0) -> nn.Module:
+    """Return a module with weights drawn from a seed, and torch's generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def learning_task(module: nn.Module, data: PartitionedData, *, seed: int = 0, **local: Any) -> LearningTask:
+    """Return a task of cross entropy."""
+    settings = Local(**{"epochs": 1, "batch_size": 6, "learning_rate": 0.1} | local)
+    return LearningTask(
+        module, data, local=settings, loss=functional.cross_entropy, metrics={"accuracy": accuracy}, seed=seed
+    )
+
+
+def network_world() -> World:
+    """Return clients that train a network on unequal numbers of examples."""
+    data = some_data([8, 10, 6, 12, 8])
+    task = learning_task(made(network), data)
+    return World(
+        task,
+        task.model.weights.clone(),
+        task.model.buffers(),
+        lambda client: data.client(client).inputs.fill_(torch.nan),
+    )
+
+
+WORLDS: dict[str, Callable[[], World]] = {"quadratics": quadratic_world, "network": network_world}
