@@ -31,7 +31,9 @@ class Play:
         self.store = MemoryStore()
         self.engine = SerialEngine(algorithm, task, self.store, initial=theta)
 
-    def given(self, *, server: Any, states: Mapping[int, Message], round: int = 0, seen: float = 0.0) -> "Play":
+    def given(
+        self, *, server: Any, states: Mapping[int, Message], round: int = 0, seen: float = 0.0
+    ) -> "Play":
         """Begin in the middle: after `round` rounds, with this server and these client states."""
         for client, state in states.items():
             self.store.stage(round, client, state)

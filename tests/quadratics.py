@@ -26,6 +26,7 @@ class Quadratics:
         self.hessians, self.targets = hessians.double(), targets.double()
         self.num_steps, self.learning_rate = num_steps, learning_rate
         self.num_examples = tuple(num_examples or [1] * len(targets))
+        self.curved = torch.einsum("ijk,ik->ij", self.hessians, self.targets)  # [client, d]: the H_i a_i
         self.inverse = cache(self._inverse)
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> "QuadraticProblem":
@@ -34,11 +35,8 @@ class Quadratics:
 
     def minimiser(self, weights: Sequence[float] | None = None) -> Vector:
         """Return the minimiser of the (weighted) sum: (sum H_i)^-1 sum H_i a_i."""
-        weight = torch.ones(len(self.targets)) if weights is None else torch.tensor(weights)
-        hessian = torch.einsum("i,ijk->jk", weight.double(), self.hessians)
-        return torch.linalg.solve(
-            hessian, torch.einsum("i,ijk,ik->j", weight.double(), self.hessians, self.targets)
-        )
+        weight = torch.tensor(weights or [1] * len(self.targets)).double()
+        return torch.linalg.solve(torch.einsum("i,ijk->jk", weight, self.hessians), weight @ self.curved)
 
     def _inverse(self, client: int, rho: float) -> torch.Tensor:
         hessian = self.hessians[client]
@@ -70,8 +68,7 @@ class QuadraticProblem:
             linear = linear - rho * centre
         if self._task.num_steps is None:
             self._steps += 1
-            curved = self._task.hessians[self.client] @ self._task.targets[self.client]
-            return self._task.inverse(self.client, rho) @ (curved - linear)
+            return self._task.inverse(self.client, rho) @ (self._task.curved[self.client] - linear)
         w = start
         for _ in range(self._task.num_steps):
             w = w - self.learning_rate * (self.gradient(w) + linear + rho * w)

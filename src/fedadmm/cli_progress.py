@@ -16,6 +16,10 @@ from fedadmm.experiments.runner import Run, run
 console = Console(stderr=True)
 
 
+class StoppedAtOnce(BaseException):
+    """The second Ctrl-C."""
+
+
 class Interruption:
     """The first Ctrl-C lets the round end; the second stops at once."""
 
@@ -33,7 +37,7 @@ class Interruption:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
-            raise KeyboardInterrupt
+            raise StoppedAtOnce
         self.asked = True
         console.print("[yellow]Finishing this round; Ctrl-C again stops at once, and loses this round only.")
 

@@ -4,12 +4,12 @@ from itertools import combinations
 from typing import Any
 
 import torch
+
+from fedadmm.core.algorithm import Algorithm
 from play import Watched, copied, identical
 from worlds import World
 
-from fedadmm.core.algorithm import Algorithm
-
-ROUNDS = ([0, 1, 3], [0, 2, 3], [1, 2, 4], [0, 1, 2, 3, 4])
+ROUNDS = ([0, 1, 3], [0, 2, 3], [0, 1, 2, 4])
 
 
 def test_what_a_client_returned_is_what_it_is_given_next(method: Algorithm, world: World) -> None:
@@ -36,11 +36,9 @@ def test_what_a_client_returned_is_what_it_is_given_next(method: Algorithm, worl
 
 def test_the_order_in_which_clients_run_does_not_matter(method: Algorithm, world: World) -> None:
     rising = world.play(method).rounds(ROUNDS)
-    falling = world.play(method).rounds(reversed(clients) for clients in ROUNDS)
-    shuffled = world.play(method).rounds(clients[1:] + clients[:1] for clients in ROUNDS)
-    for other in (falling, shuffled):
-        assert identical(tuple(rising.progress), tuple(other.progress))
-        assert identical(rising.states, other.states)
+    mixed = world.play(method).rounds([*clients[:0:-1], clients[0]] for clients in ROUNDS)
+    assert identical(tuple(rising.progress), tuple(mixed.progress))
+    assert identical(rising.states, mixed.states)
 
 
 def test_clients_do_not_share_memory(method: Algorithm, world: World) -> None:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Turnout, Vector
+from fedadmm.core.books import Books
 from fedadmm.core.errors import InputError
 from fedadmm.core.schedules import Rate, at, check_rate
 
@@ -90,3 +91,9 @@ class FedADMM(Algorithm[Server, Client, Upload]):
         else:
             eta = at(self.eta, turnout.round)
         return Server(server.theta + eta * mean.delta)
+
+    def books(self, server: Server, *, initial: Vector, registered: float) -> Books | None:
+        if not isinstance(self.eta, str):
+            return None
+        unseen = initial if self.eta == "participation" else None
+        return Books("theta", server.theta, lambda client: client.w + client.y / client.rho, unseen)

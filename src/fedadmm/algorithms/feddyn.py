@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.books import Books
 from fedadmm.core.errors import InputError
 from fedadmm.core.schedules import Rate, at, check_rate
 
@@ -61,3 +62,8 @@ class FedDyn(Algorithm[Server, Client, Upload]):
         y_sum = server.y_sum + rho * turnout.active * mean.step
         y_mean = y_sum / (turnout.registered if self.over == "all" else turnout.seen)
         return Server(server.theta + mean.step + y_mean / rho, y_sum)
+
+    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
+        assert server.y_sum is not None
+        y_mean = server.y_sum / registered
+        return Books("y_sum", y_mean, lambda client: client.y, torch.zeros_like(y_mean))

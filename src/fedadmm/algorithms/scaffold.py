@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.books import Books
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -55,3 +56,6 @@ class Scaffold(Algorithm[Server, Client, Upload]):
         theta = server.theta + at(self.eta, turnout.round) * mean.step
         c = server.c + turnout.active / turnout.registered * mean.c_change
         return Server(theta, c)
+
+    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
+        return Books("c", server.c, lambda client: client.c_i, torch.zeros_like(server.c))

@@ -5,6 +5,8 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeV
 
 import torch
 
+from fedadmm.core.books import Books
+
 Vector: TypeAlias = torch.Tensor  # [d], or [K, d] for a stack of K clients
 Message: TypeAlias = tuple[Any, ...]  # a NamedTuple of vectors and scalars
 Newcomer = Literal["initial", "current"]
@@ -77,3 +79,10 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
     def download(self, server: ServerT) -> ServerT:
         """Return what travels to a client: the server's state, less what no client needs (None)."""
         return server
+
+    def books(self, server: ServerT, *, initial: Vector, registered: float) -> Books | None:
+        """Return what the server's state promises of the clients', None where it promises nothing.
+
+        initial: theta^0. registered: the weight of all clients.
+        """
+        return None

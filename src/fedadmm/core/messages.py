@@ -41,30 +41,33 @@ class MeanInOrder:
         self._partial: list[tuple[int, Message]] = []  # (height, sum), heights falling
 
     def add(self, message: Message, *, weight: float) -> None:
-        """Add a message as the next leaf; it is not modified."""
+        """Add a message as the next leaf; it is not kept, so its memory may be used again."""
         self.weight += weight
-        if weight != 1.0:
-            message = _rebuild(message, (field * weight for field in message))
         height = 0
         while self._partial and self._partial[-1][0] == height:
-            message = _sum(self._partial.pop()[1], message, own_left=height > 0)
+            message = _added(self._partial.pop()[1], message, alpha=weight if height == 0 else 1.0)
             height += 1
-        self._partial.append((height, message))
+        self._partial.append((height, message if height else _scaled(message, weight)))
 
     def mean(self) -> Message:
         """Return the mean of what was added."""
         total = self._partial[-1][1]
         for _, left in reversed(self._partial[:-1]):
-            total = _sum(left, total, own_left=False)
+            total = _rebuild(left, (a + b for a, b in zip(left, total, strict=True)))
         return _rebuild(total, (field / self.weight for field in total))
 
 
-def _sum(left: M, right: M, *, own_left: bool) -> M:
-    """Return left + right; a partial sum that is our own is added to in place, a leaf never."""
+def _scaled(message: M, weight: float) -> M:
+    """Return weight times a message, in memory of its own."""
+    return _rebuild(message, (field * weight for field in message))
+
+
+def _added(left: M, right: M, *, alpha: float) -> M:
+    """Return left + alpha times right; left is our own, so its vectors are added to in place."""
     return _rebuild(
         left,
         (
-            a.add_(b) if own_left and isinstance(a, torch.Tensor) else a + b
+            a.add_(b, alpha=alpha) if isinstance(a, torch.Tensor) else a + alpha * b
             for a, b in zip(left, right, strict=True)
         ),
     )

@@ -1,6 +1,6 @@
 """Frozen, validated settings whose errors are sentences."""
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,6 +17,10 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise InputError(_sentence(error, known=list(type(self).model_fields))) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """Return these settings with some values changed, and all of them checked again."""
+        return type(self)(**{key: getattr(self, key) for key in type(self).model_fields} | changes)
 
 
 def _sentence(error: ValidationError, *, known: list[str]) -> str:

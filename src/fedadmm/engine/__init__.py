@@ -1,0 +1,47 @@
+"""How client updates are run."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.round import Assignment, Buffers, Visit
+from fedadmm.core.store import Store
+from fedadmm.engine.serial import SerialEngine, Task
+from fedadmm.engine.workers import WorkersEngine
+
+EngineName = Literal["workers", "serial"]
+
+
+class Engine(Protocol):
+    """Runs client updates and evaluates the server's model."""
+
+    def visits(
+        self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
+    ) -> Iterator[Visit]:
+        """Yield the answers of the assigned clients, in the order of the assignments."""
+        ...
+
+    def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
+        """Return loss and metrics on the test examples; nothing where there are none."""
+        ...
+
+    def close(self) -> None:
+        """End what was started."""
+        ...
+
+
+def make_engine(
+    name: EngineName,
+    algorithm: Algorithm[Any, Any, Any],
+    task: Task,
+    store: Store,
+    *,
+    initial: Vector,
+    num_workers: int | None,
+) -> Engine:
+    """Return an engine by its name; `num_workers` is one per core if None."""
+    if name == "serial":
+        return SerialEngine(algorithm, task, store, initial=initial)
+    cores = num_workers or len(os.sched_getaffinity(0))
+    return WorkersEngine(algorithm, task, store, initial=initial, num_workers=cores)

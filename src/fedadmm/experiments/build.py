@@ -8,7 +8,9 @@ from torch.nn import functional
 from fedadmm.core.errors import InputError
 from fedadmm.core.naming import import_named
 from fedadmm.core.seeds import torch_seed
-from fedadmm.data import federate, load
+from fedadmm.data import PartitionedData, federate, load
+from fedadmm.data.generated import GeneratedData, synthetic
+from fedadmm.data.validation import hold_out
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.simulation import OpenStore, ParticipationRule, Simulation
 from fedadmm.learning.evaluation import Loss
@@ -19,21 +21,13 @@ def simulation_of(
     experiment: Experiment, *, data_dir: Path | None = None, open_store: OpenStore | None = None
 ) -> Simulation:
     """Return the simulation that an experiment describes; a mistake in it is found here, before any round."""
-    settings = experiment.data
-    data = federate(
-        load(settings.name, data_dir=data_dir, normalisation=settings.normalisation),
-        num_clients=settings.num_clients,
-        partition=settings.partition,
-        shards_per_client=settings.shards_per_client,
-        alpha=settings.alpha,
-        seed=experiment.seed,
-    )
+    data = data_of(experiment, data_dir=data_dir)
     model = experiment.model
     return Simulation(
         experiment.algorithm,
         model=build(
             model.name,
-            input_shape=tuple(data.inputs.shape[1:]),
+            input_shape=tuple(data.client(0).inputs.shape[1:]),
             num_classes=data.num_classes,
             seed=torch_seed(experiment.seed, "model"),
             **model.options,
@@ -47,7 +41,34 @@ def simulation_of(
         metrics={name: import_named(path, what="metric") for name, path in model.metrics.items()},
         devices=import_named(experiment.devices, what="devices")() if experiment.devices else None,
         device=experiment.device,
+        engine=experiment.engine,
+        workers=experiment.workers,
         open_store=open_store,
+    )
+
+
+def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> PartitionedData | GeneratedData:
+    """Return the data of an experiment, dealt to its clients."""
+    settings = experiment.data
+    if settings.name == "synthetic":
+        if settings.num_clients is None or settings.partition != "natural":
+            raise InputError(
+                f'data "synthetic" with num_clients={settings.num_clients} and partition {settings.partition!r}: '
+                'it is made client by client; give num_clients, and partition = "natural"'
+            )
+        if settings.normalisation is not None or settings.validation is not None:
+            raise InputError('data "synthetic" is taken as it is; leave out normalisation and validation')
+        return synthetic(num_clients=settings.num_clients, seed=experiment.seed)
+    dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
+    if settings.validation is not None:
+        dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
+    return federate(
+        dataset,
+        num_clients=settings.num_clients,
+        partition=settings.partition,
+        shards_per_client=settings.shards_per_client,
+        alpha=settings.alpha,
+        seed=experiment.seed,
     )
 
 

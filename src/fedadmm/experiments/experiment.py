@@ -15,6 +15,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.naming import import_named
 from fedadmm.core.settings import Settings
 from fedadmm.core.values import rate_from, to_plain
+from fedadmm.engine import EngineName
 from fedadmm.experiments.simulation import Weighting
 from fedadmm.learning.local import Local
 
@@ -37,6 +38,9 @@ class DataSettings(Settings):
     shards_per_client: int = 2  # for shards
     alpha: float = 0.5  # for dirichlet
     normalisation: str | None = None
+    validation: float | None = (
+        None  # share of the training examples that takes the place of the test examples
+    )
 
     @field_validator("num_clients", "shards_per_client")
     @classmethod
@@ -67,6 +71,8 @@ class Experiment(Settings):
     weighting: Weighting = "equal"
     devices: str | None = None  # "package.module:function" that returns facts, one value a client
     device: str = "cpu"
+    engine: EngineName = "workers"
+    workers: int | None = None  # processes; None: one per core
     algorithm: Algorithm[Any, Any, Any] = FedADMM()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings(num_clients=100)
@@ -82,11 +88,11 @@ class Experiment(Settings):
     def _write_algorithm(self, value: Algorithm[Any, Any, Any]) -> dict[str, Any]:
         return algorithm_to_table(value)
 
-    @field_validator("rounds")
+    @field_validator("rounds", "workers")
     @classmethod
-    def _check_rounds(cls, value: int) -> int:
-        if value < 1:
-            raise InputError(f"rounds={value} is no run; use a whole number from 1 on")
+    def _check_counts(cls, value: int | None, info: Any) -> int | None:
+        if value is not None and value < 1:
+            raise InputError(f"{info.field_name}={value} is out of range; use a whole number from 1 on")
         return value
 
     @field_validator("target")
@@ -106,10 +112,6 @@ class Experiment(Settings):
                 f"{info.field_name}={value!r} cannot name a folder; use letters, digits, - and _"
             )
         return value
-
-    def replace(self, **changes: Any) -> "Experiment":
-        """Return the experiment with some of its values changed, and all of them checked again."""
-        return type(self)(**{key: getattr(self, key) for key in type(self).model_fields} | changes)
 
     def to_table(self) -> dict[str, Any]:
         """Return the experiment as plain values, in full."""
@@ -131,7 +133,7 @@ class Experiment(Settings):
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
         table["algorithm"] = {k: float(v) if type(v) is int else v for k, v in table["algorithm"].items()}
-        for key in ("name", "label", "rounds", "target", "stop_at_target"):
+        for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers"):
             del table[key]
         table["state"] = {"float_type": self.state.float_type}
         for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):

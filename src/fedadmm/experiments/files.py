@@ -17,10 +17,11 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a file says: an experiment's table, and under [variants.NAME] changes to it."""
+    """What a file says: an experiment's table, under [variants.NAME] changes to it, and a remark for its readers."""
 
     table: Table
     variants: dict[str, Table] = field(default_factory=dict)
+    remark: str = ""
 
     def experiment(self, variant: str | None = None, *, changes: Table | None = None) -> Experiment:
         """Return the experiment, or a variant of it: one of the file's, or an algorithm at its defaults.
@@ -88,7 +89,7 @@ def _plan(text: str, *, where: str) -> Plan:
     variants = table.pop("variants", {})
     if not isinstance(variants, dict) or not all(isinstance(value, dict) for value in variants.values()):
         raise InputError(f"{where} has variants={variants!r}; write them as tables, [variants.NAME]")
-    return Plan(table, variants)
+    return Plan(table, variants, str(table.pop("remark", "")))
 
 
 def _dotted(table: Table, prefix: str = "") -> Table:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
@@ -15,6 +16,31 @@ from torch import nn
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
+
+
+class StoredModel(NamedTuple):
+    """A model as it is in model.safetensors."""
+
+    round: int  # after which it was so
+    tensors: dict[str, torch.Tensor]
+    parameters: list[str]  # the trainable ones, in the order in which theta holds them
+
+    @classmethod
+    def of(cls, module: nn.Module, *, round: int) -> "StoredModel":
+        """Return a network as it is stored."""
+        tensors = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
+        return cls(round, tensors, [name for name, p in module.named_parameters() if p.requires_grad])
+
+    def to_bytes(self) -> bytes:
+        """Return the file's content; the metadata is one key, as safetensors does not keep an order of several."""
+        facts = {"round": self.round, "parameters": self.parameters}
+        content: bytes = save(self.tensors, metadata={"fedadmm": json.dumps(facts)})
+        return content
+
+    @property
+    def theta(self) -> torch.Tensor:
+        """The trainable parameters as one vector."""
+        return torch.cat([self.tensors[name].reshape(-1) for name in self.parameters])
 
 
 class RunFolder:
@@ -42,53 +68,93 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror}; give another --out") from error
         with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"{self.path} is in use by another process; wait for it, or give another --out"
-                ) from None
+            self._flock(handle, fcntl.LOCK_EX)
             yield
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Hold the folder for reading: nobody writes to it meanwhile; it may be on a read-only disk."""
+        try:
+            handle = (self.path / "lock").open()
+        except FileNotFoundError:
+            raise InputError(f"{self.path} is no run folder: it has no lock") from None
+        with handle:
+            self._flock(handle, fcntl.LOCK_SH)
+            yield
+
+    def read_experiment(self) -> Experiment:
+        """Return the experiment in experiment.toml."""
+        try:
+            return Experiment.from_toml((self.path / "experiment.toml").read_text())
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.path}: experiment.toml cannot be read: {error}; restore it") from error
+
+    def read_records(self) -> list[dict[str, Any]]:
+        """Return the lines of rounds.jsonl, but for a last one that was never finished."""
+        text = (self.path / "rounds.jsonl").read_text() if (self.path / "rounds.jsonl").exists() else ""
+        try:
+            return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        except ValueError as error:
+            raise InputError(f"{self.path}: rounds.jsonl is damaged: {error}; run makes it again") from error
+
+    def read_model(self) -> StoredModel | None:
+        """Return what is in model.safetensors, None if there is none."""
+        if not self.model.exists():
+            return None
+        try:
+            with safe_open(self.model, framework="pt") as file:
+                facts = json.loads((file.metadata() or {})["fedadmm"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise InputError(f"{self.model} is damaged: {error}; run makes it again") from error
+        return StoredModel(facts["round"], tensors, facts["parameters"])
 
     def write_experiment(self, experiment: Experiment) -> None:
         """Write experiment.toml, if it is not there as it is."""
-        self._update("experiment.toml", experiment.to_toml())
+        self._update("experiment.toml", experiment.to_toml().encode())
 
     def write_records(self, records: list[Record]) -> None:
         """Write rounds.jsonl anew, where it lags behind the store."""
-        self._update("rounds.jsonl", "".join(_line(record) for record in records))
+        self._update("rounds.jsonl", "".join(_line(record) for record in records).encode())
 
     def append_record(self, record: Record) -> None:
         """Add a round's line to rounds.jsonl."""
-        with (self.path / "rounds.jsonl").open("a") as file:
+        with self._guarded("rounds.jsonl"), (self.path / "rounds.jsonl").open("a") as file:
             file.write(_line(record))
 
     def write_model(self, module: nn.Module, *, round: int) -> None:
         """Write model.safetensors, whole or not at all, unless it is there already."""
-        if self._model_round() == str(round):
-            return
-        tensors = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
-        self._replace("model.safetensors", save(tensors, metadata={"round": str(round)}))
+        self._update("model.safetensors", StoredModel.of(module, round=round).to_bytes())
 
-    def _model_round(self) -> str | None:
-        try:
-            with safe_open(self.model, framework="pt") as file:
-                return (file.metadata() or {}).get("round")
-        except (OSError, SafetensorError):
-            return None
-
-    def _update(self, name: str, text: str) -> None:
+    def _update(self, name: str, content: bytes) -> None:
         file = self.path / name
-        if not file.exists() or file.read_text() != text:
-            self._replace(name, text.encode())
+        with self._guarded(name):
+            if file.exists() and file.read_bytes() == content:
+                return
+            partial = self.path / f"{name}.partial"
+            with partial.open("wb") as handle:
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            partial.replace(file)
 
-    def _replace(self, name: str, content: bytes) -> None:
-        partial = self.path / f"{name}.partial"
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path / name)
+    @contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"cannot write {self.path / name}: {error.strerror}; mend that (is the disk full?) and run the same "
+                "command again: no committed round is lost"
+            ) from error
+
+    def _flock(self, handle: IO[str], kind: int) -> None:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{self.path} is in use by another process; wait for it, or give another --out"
+            ) from None
 
 
 def _line(record: Record) -> str:

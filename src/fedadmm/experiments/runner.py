@@ -50,15 +50,16 @@ def run(
 
         def open_store(kinds: Kinds, initial: Vector) -> Store:
             held.enter_context(folder.lock())
+            float_type = torch.bfloat16 if experiment.state.float_type == "bfloat16" else None
             if experiment.state.store == "memory":
-                store: Store = MemoryStore()
+                store: Store = MemoryStore(float_type=float_type)
             else:
                 store = DiskStore(
                     folder.state,
                     kinds=kinds,
                     identity=identity_of(experiment),
                     initial=initial,
-                    float_type=torch.bfloat16 if experiment.state.float_type == "bfloat16" else None,
+                    float_type=float_type,
                     durability=experiment.state.durability,
                 )
                 held.callback(store.close)
@@ -66,6 +67,7 @@ def run(
             return store
 
         simulation = simulation_of(experiment, data_dir=data_dir, open_store=open_store)
+        held.callback(simulation.close)
         folder.write_records(simulation.history)
         rounds_before = len(simulation.history)
         on_start(rounds_before)

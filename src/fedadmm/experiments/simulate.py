@@ -78,10 +78,13 @@ def simulate(
         seed=seed,
         **options,
     )
-    for _ in range(rounds):
-        record = simulation.advance()
-        for callback in callbacks:
-            callback(record, simulation)
-        if simulation.diverged:
-            break
+    try:
+        for _ in range(rounds):
+            record = simulation.advance()
+            for callback in callbacks:
+                callback(record, simulation)
+            if simulation.diverged:
+                break
+    finally:
+        simulation.close()
     return Result(simulation)

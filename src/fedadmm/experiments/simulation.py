@@ -1,6 +1,5 @@
 """A federated run, round by round, on objects rather than names."""
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,10 @@ from fedadmm.core.participation import Chooser, Chosen, Devices, Independent, Pa
 from fedadmm.core.round import Assignment, Progress, run_round
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
-from fedadmm.engine.serial import SerialEngine
+from fedadmm.engine import Engine, EngineName, make_engine
 from fedadmm.experiments.records import Record
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
+from fedadmm.learning.flat import independent_copy
 from fedadmm.learning.local import Local
 from fedadmm.learning.models import ModelFunction, build
 from fedadmm.learning.task import FederatedData, LearningTask
@@ -90,6 +90,8 @@ class Simulation:
         metrics: Mapping[str, Metric] | None = None,
         devices: Mapping[str, Sequence[float]] | None = None,
         device: str | torch.device = "cpu",
+        engine: EngineName = "workers",
+        workers: int | None = None,
         open_store: OpenStore | None = None,
     ) -> None:
         self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
@@ -101,7 +103,8 @@ class Simulation:
                 f"{type(algorithm).__name__} needs plain SGD, and local has momentum={local.momentum} and "
                 f"weight_decay={local.weight_decay}; set both to 0"
             )
-        self._weights = _client_weights(weighting, data)
+        self._weights = client_weights(weighting, data)
+        self._registered = float(data.num_clients if self._weights is None else self._weights.sum())
         facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
         self._devices = Devices(data.num_clients, facts)
         has_classes = not data.client(0).targets.is_floating_point()
@@ -118,12 +121,14 @@ class Simulation:
             )
         initial = self._task.model.weights.clone()
         server = algorithm.init_server(initial)
-        kinds = (type(server), type(algorithm.init_client(initial)))
+        kinds = kinds_of(algorithm, initial)
         # Last: a mistake in the settings must be found before anything is written.
         self._store = open_store(kinds, initial) if open_store is not None else MemoryStore()
         self.progress = self._store.progress() or Progress(0, server, self._task.model.buffers(), 0.0)
         self.history = [Record.from_json(table) for table in self._store.records()]
-        self._engine = SerialEngine(algorithm, self._task, self._store, initial=initial)
+        self._engine: Engine = make_engine(
+            engine, algorithm, self._task, self._store, initial=initial, num_workers=workers
+        )
         self.num_parameters = initial.numel()
 
     @property
@@ -136,6 +141,10 @@ class Simulation:
     def diverged(self) -> bool:
         """Whether the last round refused every client."""
         return bool(self.history) and bool(self.history[-1].refused) and not self.history[-1].clients
+
+    def close(self) -> None:
+        """End what the engine started; the result stays readable."""
+        self._engine.close()
 
     def advance(self) -> Record:
         """Play the next round, commit it, and return its record."""
@@ -154,7 +163,7 @@ class Simulation:
                 weight=self._weight,
                 registered=self._registered,
             )
-            scores = self._task.evaluate(progress.server.theta, buffers=progress.buffers)
+            scores = self._engine.evaluate(self.algorithm.download(progress.server), buffers=progress.buffers)
         record = Record.of(number, tally, scores, seconds=time.perf_counter() - began)
         self._store.commit(progress, clients=tally.clients, record=record.to_json())
         self.progress = progress
@@ -178,7 +187,7 @@ class Simulation:
         """Return a copy of the network with the server's weights and buffers."""
         self._task.model.load(self.theta)
         self._task.model.load_buffers(self.progress.buffers)
-        return _independent_copy(self._task.model.module)
+        return independent_copy(self._task.model.module)
 
     def evaluate_clients(self, metric: str = "accuracy") -> ClientScores:
         """Return a metric of the server's model on every client's own examples."""
@@ -192,12 +201,14 @@ class Simulation:
     def _weight(self, client: int) -> float:
         return 1.0 if self._weights is None else float(self._weights[client])
 
-    @property
-    def _registered(self) -> float:
-        return float(self._data.num_clients if self._weights is None else self._weights.sum())
+
+def kinds_of(algorithm: Algorithm[Any, Any, Any], theta: Vector) -> Kinds:
+    """Return the types of an algorithm's server and clients."""
+    return type(algorithm.init_server(theta)), type(algorithm.init_client(theta))
 
 
-def _client_weights(weighting: Weighting, data: FederatedData) -> npt.NDArray[np.float64] | None:
+def client_weights(weighting: Weighting, data: FederatedData) -> npt.NDArray[np.float64] | None:
+    """Return the weight of each client, None if all weigh 1."""
     if weighting not in ("equal", "examples"):
         raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
     return None if weighting == "equal" else data.num_examples.astype(np.float64)
@@ -205,18 +216,10 @@ def _client_weights(weighting: Weighting, data: FederatedData) -> npt.NDArray[np
 
 def _module(model: str | nn.Module | ModelFunction, data: FederatedData, *, seed: int) -> nn.Module:
     if isinstance(model, nn.Module):
-        return _independent_copy(model)
+        return independent_copy(model)
     return build(
         model,
         input_shape=tuple(data.client(0).inputs.shape[1:]),
         num_classes=data.num_classes,  # type: ignore[attr-defined]
         seed=torch_seed(seed, "model"),
     )
-
-
-def _independent_copy(module: nn.Module) -> nn.Module:
-    """Return a copy whose parameters own their memory: a plain deep copy would keep the views of one vector."""
-    twin = copy.deepcopy(module)
-    for parameter in twin.parameters():
-        parameter.data = parameter.data.clone()
-    return twin

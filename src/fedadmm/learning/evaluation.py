@@ -1,6 +1,7 @@
 """A model's loss and metrics over examples."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -20,18 +21,37 @@ def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return (outputs.argmax(dim=1) == targets).double().mean()
 
 
+class Scores(NamedTuple):
+    """The loss and the metrics of some examples, as means."""
+
+    num_examples: int
+    means: dict[str, float]
+
+
 @torch.inference_mode()
-def evaluate(
-    module: nn.Module, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]
-) -> dict[str, float]:
-    """Return the mean loss and each metric's mean, in evaluation mode."""
-    functions = {"loss": loss, **metrics}
-    totals = dict.fromkeys(functions, 0.0)
+def score(module: nn.Module, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]) -> Scores:
+    """Return the mean loss and each metric's mean over one batch, in evaluation mode."""
     training = module.training
     module.eval()
-    for inputs, targets in zip(examples.inputs.split(BATCH), examples.targets.split(BATCH), strict=True):
-        outputs = module(inputs)
-        for name, function in functions.items():
-            totals[name] += float(function(outputs, targets)) * len(targets)
+    outputs = module(examples.inputs)
     module.train(training)
-    return {name: total / len(examples.targets) for name, total in totals.items()}
+    functions = {"loss": loss, **metrics}
+    means = {name: float(function(outputs, examples.targets)) for name, function in functions.items()}
+    return Scores(len(examples.targets), means)
+
+
+def combined(parts: Iterable[Scores]) -> dict[str, float]:
+    """Return the means over all parts, added up in their order."""
+    total: dict[str, float] = {}
+    num_examples = 0
+    for part in parts:
+        num_examples += part.num_examples
+        for name, mean in part.means.items():
+            total[name] = total.get(name, 0.0) + mean * part.num_examples
+    return {name: value / num_examples for name, value in total.items()}
+
+
+def batches(examples: Examples) -> list[Examples]:
+    """Return examples in parts of BATCH."""
+    parts = zip(examples.inputs.split(BATCH), examples.targets.split(BATCH), strict=True)
+    return [Examples(inputs, targets) for inputs, targets in parts]

@@ -1,11 +1,21 @@
 """A module as one flat vector of trainable parameters, and its buffers beside it."""
 
+import copy
+
 import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers
+
+
+def independent_copy(module: nn.Module) -> nn.Module:
+    """Return a copy whose parameters own their memory: a plain deep copy would keep the views of one vector."""
+    twin = copy.deepcopy(module)
+    for parameter in twin.parameters():
+        parameter.data = parameter.data.clone()
+    return twin
 
 
 class FlatModel:

@@ -1,5 +1,6 @@
 """A network, its loss and a federation's data, as the problems of its clients."""
 
+import copy
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,8 +13,8 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
-from fedadmm.learning.evaluation import Loss, Metric, evaluate
-from fedadmm.learning.flat import FlatModel
+from fedadmm.learning.evaluation import Loss, Metric, Scores, batches, combined, score
+from fedadmm.learning.flat import FlatModel, independent_copy
 from fedadmm.learning.local import Local
 from fedadmm.learning.sgd import SGDProblem
 
@@ -48,7 +49,7 @@ class LearningTask:
         self.model = FlatModel(module, device=device)
         self.data, self._local, self._seed, self._device = data, local, seed, device
         self._loss, self._metrics = loss, metrics
-        self._test = None if data.test is None else self._on_device(data.test)
+        self._test = [] if data.test is None else batches(self._on_device(data.test))
         self._try_out(self._on_device(data.client(0)))
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
@@ -64,18 +65,38 @@ class LearningTask:
             seed=self._seed,
         )
 
-    def evaluate(self, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
-        """Return loss and metrics on the test examples; nothing where there are none."""
-        return {} if self._test is None else self._evaluate(theta, buffers, self._test)
+    def cost(self, assignment: Assignment) -> float:
+        """Return the number of example gradients that a client's epochs take, for a fair share of the work."""
+        return assignment.epochs * float(self.data.num_examples[assignment.client])
+
+    def buffers(self) -> Buffers:
+        """Return the network's buffers."""
+        return self.model.buffers()
+
+    def private(self) -> "LearningTask":
+        """Return a task with a network of its own, for another process."""
+        twin = copy.copy(self)
+        twin.model = FlatModel(independent_copy(self.model.module), device=self._device)
+        return twin
+
+    @property
+    def num_parts(self) -> int:
+        """The number of parts in which the test examples are evaluated."""
+        return len(self._test)
+
+    def evaluate_part(self, part: int, theta: Vector, *, buffers: Buffers) -> Scores:
+        """Return loss and metrics on a part of the test examples."""
+        return self._score(theta, buffers, self._test[part])
 
     def evaluate_client(self, client: int, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on one client's own examples."""
-        return self._evaluate(theta, buffers, self._on_device(self.data.client(client)))
+        parts = batches(self._on_device(self.data.client(client)))
+        return combined(self._score(theta, buffers, part) for part in parts)
 
-    def _evaluate(self, theta: Vector, buffers: Buffers, examples: Examples) -> dict[str, float]:
+    def _score(self, theta: Vector, buffers: Buffers, examples: Examples) -> Scores:
         self.model.load(theta)
         self.model.load_buffers(buffers)
-        return evaluate(self.model.module, examples, loss=self._loss, metrics=self._metrics)
+        return score(self.model.module, examples, loss=self._loss, metrics=self._metrics)
 
     def _on_device(self, examples: Examples) -> Examples:
         return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))

@@ -37,12 +37,21 @@ def _row(run: RunData) -> dict[str, str]:
     }
 
 
+def comparison_markdown(runs: Sequence[RunData]) -> str:
+    """Return the comparison as a Markdown table."""
+    rows = comparison_rows(runs)
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
     """Return the comparison for a terminal."""
     rows = comparison_rows(runs)
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
-        table.add_column(column, justify="left" if column in ("method", "status") else "right")
+        table.add_column(
+            column, justify="left" if column in ("method", "status") else "right", no_wrap=column == "method"
+        )
     for row in rows:
         table.add_row(*row.values())
     return table

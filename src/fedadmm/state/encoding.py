@@ -2,11 +2,14 @@
 
 import json
 import zlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
 
 from fedadmm.core.algorithm import Message
+
+Bytes: TypeAlias = bytes | memoryview
 
 _TYPES = {
     str(t).removeprefix("torch."): t for t in (torch.float32, torch.float64, torch.bfloat16, torch.int64)
@@ -17,36 +20,47 @@ class DamagedError(Exception):
     """Bytes that are not what was written."""
 
 
-def seal(key: bytes, payload: bytes) -> bytes:
-    """Return the payload with a checksum over itself and its key."""
-    return zlib.crc32(payload, zlib.crc32(key)).to_bytes(4, "little") + payload
+def seal(key: bytes, *parts: Bytes) -> bytes:
+    """Return the parts as one value, with a checksum over them and their key."""
+    checksum = zlib.crc32(key)
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([checksum.to_bytes(4, "little"), *parts])
 
 
 def unseal(key: bytes, value: bytes | memoryview) -> memoryview:
-    """Return the payload of a sealed value, if it is the one that was sealed under this key."""
+    """Return what was sealed, if it was sealed under this key."""
     view = memoryview(value)
     if len(view) < 4 or zlib.crc32(view[4:], zlib.crc32(key)) != int.from_bytes(view[:4], "little"):
         raise DamagedError
     return view[4:]
 
 
-def encode(message: Message, *, float_type: torch.dtype | None = None) -> bytes:
-    """Return a message as bytes; `float_type` narrows its float32 vectors."""
+def narrowed(field: Any, float_type: torch.dtype | None) -> Any:
+    """Return a field of a state as it is kept: float32 vectors in `float_type`, the rest as it is."""
+    if float_type and isinstance(field, torch.Tensor) and field.dtype == torch.float32:
+        return field.to(float_type)
+    return field
+
+
+def encode(message: Sequence[Any], *, float_type: torch.dtype | None = None) -> list[Bytes]:
+    """Return a message as parts, which share memory with it; `float_type` narrows its float32 vectors."""
     description: list[Any] = []
-    parts: list[bytes] = []
+    parts: list[Bytes] = []
     for field in message:
         if isinstance(field, torch.Tensor):
-            kept = field.to(float_type) if float_type and field.dtype == torch.float32 else field
-            narrowed = kept.dtype != field.dtype
-            description.append([str(kept.dtype).removeprefix("torch."), list(kept.shape), narrowed])
-            parts.append(kept.contiguous().cpu().view(torch.uint8).numpy().tobytes() if kept.numel() else b"")
+            kept = narrowed(field, float_type)
+            description.append(
+                [str(kept.dtype).removeprefix("torch."), list(kept.shape), kept.dtype != field.dtype]
+            )
+            parts.append(kept.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
         else:
             description.append(field)
     head = json.dumps(description).encode()
-    return b"".join([len(head).to_bytes(4, "little"), head, *parts])
+    return [len(head).to_bytes(4, "little"), head, *parts]
 
 
-def decode(payload: bytes | memoryview) -> list[Any]:
+def decode(payload: bytes | memoryview) -> Message:
     """Return the fields of an encoded message, in memory of their own."""
     view = memoryview(payload)
     start = 4 + int.from_bytes(view[:4], "little")
@@ -55,7 +69,7 @@ def decode(payload: bytes | memoryview) -> list[Any]:
         if not isinstance(entry, list):
             fields.append(entry)
             continue
-        name, shape, narrowed = entry
+        name, shape, was_float32 = entry
         dtype = _TYPES[name]
         stop = start + torch.Size(shape).numel() * dtype.itemsize
         flat = (
@@ -63,6 +77,6 @@ def decode(payload: bytes | memoryview) -> list[Any]:
             if stop > start
             else torch.empty(0, dtype=dtype)
         )
-        fields.append((flat.float() if narrowed else flat).view(shape))
+        fields.append((flat.float() if was_float32 else flat).view(shape))
         start = stop
-    return fields
+    return tuple(fields)

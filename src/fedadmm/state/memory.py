@@ -3,14 +3,18 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
+
 from fedadmm.core.algorithm import Message
 from fedadmm.core.round import Progress
+from fedadmm.state.encoding import narrowed
 
 
 class MemoryStore:
-    """A store that ends with its process."""
+    """A store that ends with its process; `float_type` narrows the float32 vectors of a state."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, float_type: torch.dtype | None = None) -> None:
+        self._float_type = float_type
         self._states: dict[int, Message] = {}
         self._staged: dict[int, Message] = {}
         self._progress: Progress | None = None
@@ -18,10 +22,17 @@ class MemoryStore:
 
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""
-        return self._states.get(client)
+        state = self._states.get(client)
+        if state is None or self._float_type is None:
+            return state
+        return _rebuilt(
+            state, [f.float() if getattr(f, "dtype", None) == self._float_type else f for f in state]
+        )
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Hold a state until its round is committed."""
+        if self._float_type is not None:
+            state = _rebuilt(state, [narrowed(field, self._float_type) for field in state])
         self._staged[client] = state
 
     def commit(self, progress: Progress, *, clients: Sequence[int], record: dict[str, Any]) -> None:
@@ -44,3 +55,7 @@ class MemoryStore:
 
     def __iter__(self) -> Iterator[int]:
         return iter(sorted(self._states))
+
+
+def _rebuilt(state: Message, fields: list[Any]) -> Message:
+    return type(state)(*fields)

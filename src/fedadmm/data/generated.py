@@ -1,0 +1,94 @@
+"""Data that is made when a client needs it, so that a federation costs nothing for the clients that it does not ask."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.seeds import stream
+from fedadmm.data.examples import Examples, as_examples
+
+
+class GeneratedData:
+    """A federation whose clients' examples are a function of their id; nothing is kept between two calls.
+
+    function: of a client's id, returns its (inputs, targets); the same ones whenever it is asked.
+    num_examples: one number per client, needed if the clients do not all hold as many as client 0.
+    test: (inputs, targets) that belong to nobody.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[int], Any],
+        *,
+        num_clients: int,
+        num_classes: int,
+        num_examples: Sequence[int] | npt.NDArray[np.int64] | None = None,
+        test: Any = None,
+    ) -> None:
+        if num_clients < 1:
+            raise InputError(f"num_clients={num_clients} is no federation; use a whole number from 1 on")
+        self._function, self.num_clients, self.num_classes = function, num_clients, num_classes
+        self.test = None if test is None else as_examples(test)
+        if num_examples is None:
+            own = len(as_examples(function(0)).targets)
+            self.num_examples = np.broadcast_to(np.int64(own), num_clients)  # one number in memory
+        else:
+            self.num_examples = np.asarray(num_examples, dtype=np.int64)
+            if self.num_examples.shape != (num_clients,):
+                raise InputError(
+                    f"num_examples lists {len(self.num_examples)} numbers for {num_clients} clients; "
+                    "give one for each"
+                )
+
+    def client(self, client: int) -> Examples:
+        """Return a client's own examples, made or loaded now."""
+        assert 0 <= client < self.num_clients, f"client {client} of {self.num_clients}"
+        examples = as_examples(self._function(client))
+        found, expected = len(examples.targets), int(self.num_examples[client])
+        if found != expected:
+            raise InputError(
+                f"client {client} has {found} examples, and {expected} were expected; "
+                "give num_examples, one number for each client"
+            )
+        return examples
+
+
+Array = npt.NDArray[np.floating[Any]]
+
+NUM_FEATURES, NUM_CLASSES, NUM_EXAMPLES, NUM_TEST = 60, 10, 20, 2000
+OWN_SHARE = 0.5  # how far a client's labelling and features are from those that all share
+
+
+def synthetic(*, num_clients: int, seed: int) -> GeneratedData:
+    """Return clients with a softmax labelling and features of their own, both around shared ones.
+
+    As in Li et al., MLSys 2020, section 5.1: feature j has variance j^-1.2, so a few features carry most.
+    """
+    shared = stream(seed, "synthetic")
+    weights = shared.standard_normal((NUM_FEATURES, NUM_CLASSES))
+    scale = np.arange(1, NUM_FEATURES + 1) ** -0.6
+
+    def client(index: int) -> Examples:
+        generator = stream(seed, "synthetic client", index)
+        own = weights + OWN_SHARE * generator.standard_normal(weights.shape)
+        centre = OWN_SHARE * generator.standard_normal(NUM_FEATURES)
+        return _labelled(generator, scale, centre, own, NUM_EXAMPLES)
+
+    test = _labelled(stream(seed, "synthetic test"), scale, np.zeros(NUM_FEATURES), weights, NUM_TEST)
+    return GeneratedData(client, num_clients=num_clients, num_classes=NUM_CLASSES, test=test)
+
+
+def _labelled(
+    generator: np.random.Generator,
+    scale: Array,
+    centre: Array,
+    weights: Array,
+    count: int,
+) -> Examples:
+    features = (centre + generator.standard_normal((count, NUM_FEATURES))) * scale
+    labels = (features @ weights).argmax(axis=1)
+    return Examples(torch.from_numpy(features.astype(np.float32)), torch.from_numpy(labels))

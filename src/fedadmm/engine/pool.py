@@ -1,0 +1,180 @@
+"""Long-lived worker processes: jobs go out the longest first, answers come back in order, the dead are replaced."""
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+from torch import multiprocessing
+
+from fedadmm.core.errors import InputError
+
+DEATHS_ALLOWED = 3  # of workers over the same job
+
+Handler = Callable[[Any], Any]  # answers a job; lives in a worker
+Setup = Callable[[], Handler]  # called once in each worker; under "spawn" it is pickled
+
+
+class WorkerDiedError(Exception):
+    """A worker process that ended by itself."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+class Pool:
+    """Worker processes with one thread each, which answer jobs until they are closed."""
+
+    def __init__(self, setup: Setup, *, num_workers: int, start_method: str | None = None) -> None:
+        context = multiprocessing.get_context(start_method)
+        self._workers = [_Worker(setup, context) for _ in range(num_workers)]
+
+    def run(self, jobs: Sequence[Any], *, costs: Sequence[float], window: int) -> Iterator[Any]:
+        """Yield the answers to the jobs, in their order.
+
+        Job n starts only when answer n - window has been passed on, so no more than `window` answers wait.
+        """
+        self._settle()
+        waiting = list(range(len(jobs)))
+        answers: dict[int, Any] = {}
+        deaths = dict.fromkeys(waiting, 0)
+        done = 0
+        while done < len(jobs):
+            for worker in self._workers:
+                allowed = [number for number in waiting if number < done + window]
+                if worker.number is None and allowed:
+                    number = max(allowed, key=lambda n: (costs[n], -n))
+                    waiting.remove(number)
+                    worker.start(number, jobs[number])
+            for worker in self._ready():
+                number = worker.number
+                try:
+                    answers[number] = worker.answer()
+                except WorkerDiedError as death:
+                    deaths[number] += 1
+                    if deaths[number] == DEATHS_ALLOWED:
+                        raise _hopeless(jobs[number], death) from death
+                    worker.restart()
+                    waiting.insert(0, number)
+            while done in answers:
+                yield answers.pop(done)
+                done += 1
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.close()
+
+    def pids(self) -> list[int]:
+        """Return the ids of the processes."""
+        return [worker.process.pid for worker in self._workers]
+
+    def _ready(self) -> list["_Worker"]:
+        busy = {worker.connection: worker for worker in self._workers if worker.number is not None}
+        return [busy[connection] for connection in wait(list(busy))]
+
+    def _settle(self) -> None:
+        """Wait for the answers of a run that was given up half-way, and drop them."""
+        for worker in self._workers:
+            if worker.number is not None:
+                try:
+                    with suppress(Exception):
+                        worker.answer()
+                finally:
+                    worker.number = None
+            if not worker.process.is_alive():
+                worker.restart()
+
+
+class _Worker:
+    """One process, and the job that it is at."""
+
+    def __init__(self, setup: Setup, context: Any) -> None:
+        self._setup, self._context = setup, context
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the process, in the place of one that died."""
+        self.number: Any = None
+        self.connection, theirs = self._context.Pipe()
+        self.process = self._context.Process(
+            target=_work, args=(theirs, os.getpid(), self._setup), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+
+    def start(self, number: int, job: Any) -> None:
+        """Hand out a job; that the process has died comes out when it is asked for the answer."""
+        self.number = number
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(job)
+
+    def answer(self) -> Any:
+        """Wait for the answer; what the worker raised is raised here, whole."""
+        try:
+            error, answer = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            raise WorkerDiedError(self.process.exitcode) from None
+        finally:
+            self.number = None
+        if error is not None:
+            error.add_note(f"raised in a worker process:\n{answer}")
+            raise error
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+def _work(connection: Connection, parent: int, setup: Setup) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    _end_with(parent)
+    torch.set_num_threads(1)
+    handler = None
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        try:
+            handler = handler or setup()
+            outcome: tuple[Exception | None, Any] = (None, handler(job))
+        except Exception as error:
+            outcome = (_sendable(error), traceback.format_exc())
+        connection.send(outcome)
+
+
+def _end_with(parent: int) -> None:
+    """Ask the kernel to end this process with its parent, so that a killed run leaves nobody behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _hopeless(job: Any, death: WorkerDiedError) -> InputError:
+    return InputError(
+        f"{job} ended {DEATHS_ALLOWED} worker processes (exit code {death.code}), perhaps for want of memory; use "
+        'fewer workers, a smaller batch_size, or engine = "serial"; in a script that starts processes with "spawn", '
+        'put its calls under if __name__ == "__main__"'
+    )

@@ -1,0 +1,55 @@
+"""Messages in memory that processes share."""
+
+from typing import Any
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm, Message, Vector
+
+
+class SharedMessage:
+    """A message whose vectors are in shared memory; its scalars travel beside it."""
+
+    def __init__(self, kind: type[Any], vectors: list[torch.Tensor | None]) -> None:
+        self._kind, self._vectors = kind, vectors
+
+    @classmethod
+    def like(cls, message: Message) -> "SharedMessage":
+        """Make room for messages of this form."""
+        return cls(
+            type(message),
+            [torch.empty_like(f).share_memory_() if isinstance(f, torch.Tensor) else None for f in message],
+        )
+
+    def write(self, message: Message) -> list[Any]:
+        """Copy the vectors of a message, and return its scalars."""
+        scalars = []
+        for field, vector in zip(message, self._vectors, strict=True):
+            if vector is None:
+                scalars.append(field)
+            else:
+                vector.copy_(field)
+        return scalars
+
+    def read(self, scalars: list[Any]) -> Any:
+        """Return the message that was written; its vectors are the shared ones."""
+        rest = iter(scalars)
+        return self._kind(*(next(rest) if vector is None else vector for vector in self._vectors))
+
+
+class _Standstill:
+    """A local problem that is solved where it starts."""
+
+    round, num_steps, num_examples, learning_rate = 1, 1, 1, 1.0
+
+    def solve(self, *, start: Vector, **terms: Any) -> Vector:
+        return start.clone()
+
+    def gradient(self, w: Vector) -> Vector:
+        return torch.zeros_like(w)
+
+
+def probe_upload(algorithm: Algorithm[Any, Any, Any], download: Any, initial: Vector) -> Message:
+    """Return an upload of an algorithm, for its form alone."""
+    upload: Message = algorithm.client_update(download, algorithm.init_client(initial), _Standstill())[0]
+    return upload

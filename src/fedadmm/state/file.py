@@ -1,0 +1,214 @@
+"""The file of a store: LMDB with four tables, a checksum on every value, and errors that are sentences.
+
+`states` (client, round) -> state, written ahead; `index` client -> (client, round of the state that counts);
+`records` round -> record; `meta` what the store is, theta^0 and the server's progress.
+"""
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import lmdb
+import torch
+
+from fedadmm.core.algorithm import Message, Vector
+from fedadmm.core.errors import InputError
+from fedadmm.state.encoding import Bytes, DamagedError, decode, encode, seal, unseal
+
+FORMAT = 1
+TABLES = ("states", "index", "records", "meta")
+MAP_SIZE = 1 << 40  # address space, not disk: the file grows with what is in it
+
+Durability = Literal["process", "power"]
+
+NUMBER = struct.Struct(">Q")
+PAIR = struct.Struct(">QQ")  # (client, round)
+
+
+class StateFile:
+    """An open store file. It pickles as its address, so that a worker process opens it for itself."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        client_kind: type[Any],
+        float_type: torch.dtype | None = None,
+        durability: Durability = "process",
+        readonly: bool = False,
+    ) -> None:
+        self.folder, self._process = folder, os.getpid()
+        self._arguments = (client_kind, float_type, durability, readonly)
+        self._client_kind, self._float_type, self._durability = client_kind, float_type, durability
+        with self.guarded():
+            # Without a sync a committed page is the kernel's, which a kill does not reach. With it, the pages of a
+            # transaction are on the disk before its meta page is, and `flush` puts that there too.
+            self._env = lmdb.open(
+                str(folder),
+                map_size=MAP_SIZE,
+                max_dbs=len(TABLES),
+                sync=durability == "power",
+                metasync=False,
+                readonly=readonly,
+                lock=not readonly,  # a reader of a folder at rest; it may be on a disk that cannot be written
+                readahead=False,
+                create=False,
+            )
+            self._tables = {name: self._env.open_db(name.encode(), create=False) for name in TABLES}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.folder, *self._arguments)
+
+    def own(self) -> "StateFile":
+        """Return this file as this process may use it: LMDB must be opened anew after a fork."""
+        if self._process == os.getpid():
+            return self
+        self._env.close()  # the copy that this process inherited; the parent's stays open
+        return _reopened(self.folder, *self._arguments)
+
+    def close(self) -> None:
+        """Close the file; it is not used afterwards."""
+        self._env.close()
+
+    def get_version(self, client: int, round: int) -> Message:
+        """Return the state that a client had after its visit in a round."""
+        with self.reading(f"the state of client {client}") as table:
+            state: Message = self._client_kind(*decode(table.get("states", PAIR.pack(client, round))))
+            return state
+
+    def stage(self, round: int, client: int, state: Message) -> None:
+        """Write a state ahead of its round's commit, in a small transaction of its own."""
+        parts = encode(state, float_type=self._float_type)
+        with self.writing() as table:
+            table.put("states", PAIR.pack(client, round), *parts)
+
+    def flush(self) -> None:
+        """Put what was committed beyond a loss of power, if that was asked for."""
+        if self._durability == "power":
+            with self.guarded():
+                self._env.sync(True)
+
+    def forget_dead_readers(self) -> None:
+        """Free what worker processes that died while they read still hold on to."""
+        with self.guarded():
+            self._env.reader_check()
+
+    @contextmanager
+    def reading(self, what: str = "the store") -> Iterator["Tables"]:
+        """Give a consistent view of the tables; `what` is being read, and is named if it is damaged."""
+        with self.guarded(what), self._env.begin(buffers=True) as transaction:
+            yield Tables(transaction, self._tables)
+
+    @contextmanager
+    def writing(self) -> Iterator["Tables"]:
+        """Give the tables for changes that count together, or not at all."""
+        with self.guarded(), self._env.begin(write=True) as transaction:
+            yield Tables(transaction, self._tables)
+
+    @contextmanager
+    def guarded(self, what: str = "the store") -> Iterator[None]:
+        """Turn what can go wrong on a disk into a sentence."""
+        try:
+            yield
+        except DamagedError as error:
+            raise damage(what, self.folder, str(error)) from None
+        except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.NotFoundError) as error:
+            raise damage(what, self.folder, str(error)) from error
+        except lmdb.MapFullError as error:
+            raise InputError(
+                f"{self.folder} has reached {MAP_SIZE:,} bytes, the most that a store can hold; "
+                'keep the state as bfloat16, state.float_type = "bfloat16", or use fewer clients'
+            ) from error
+        except (lmdb.Error, OSError) as error:
+            raise unusable(self.folder, error) from error
+
+
+class Tables:
+    """The tables within one transaction; every value is sealed with its key."""
+
+    def __init__(self, transaction: lmdb.Transaction, tables: Mapping[str, Any]) -> None:
+        self._transaction, self._tables = transaction, tables
+
+    def find(self, table: str, key: bytes) -> memoryview | None:
+        """Return a value, None if there is none; a damaged one is an error."""
+        value = self._transaction.get(key, db=self._tables[table])
+        return None if value is None else unseal(key, value)
+
+    def get(self, table: str, key: bytes) -> memoryview:
+        """Return a value that must be there."""
+        value = self.find(table, key)
+        if value is None:
+            raise DamagedError("it is missing")
+        return value
+
+    def put(self, table: str, key: bytes, *parts: Bytes) -> None:
+        """Write a value, which is given in parts."""
+        self._transaction.put(key, seal(key, *parts), db=self._tables[table])
+
+    def delete(self, table: str, key: bytes) -> None:
+        """Remove a value; its room is used again."""
+        self._transaction.delete(key, db=self._tables[table])
+
+    def items(self, table: str) -> Iterator[tuple[bytes, memoryview]]:
+        """Yield the keys, rising, and their values, still sealed."""
+        for key, value in self._transaction.cursor(self._tables[table]):
+            yield bytes(key), memoryview(value)
+
+    def keys(self, table: str) -> list[bytes]:
+        """Return the keys, rising."""
+        cursor = self._transaction.cursor(self._tables[table])
+        return [bytes(key) for key in cursor.iternext(keys=True, values=False)]
+
+
+def create(folder: Path, *, about: Mapping[str, str], initial: Vector) -> None:
+    """Make a store in a folder, whole or not at all."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    try:
+        if partial.exists():
+            shutil.rmtree(partial)
+        partial.mkdir(parents=True)
+        with lmdb.open(str(partial), map_size=MAP_SIZE, max_dbs=len(TABLES)) as env:
+            tables = {name: env.open_db(name.encode()) for name in TABLES}
+            with env.begin(write=True) as transaction:
+                writer = Tables(transaction, tables)
+                writer.put("meta", b"about", json.dumps(dict(about)).encode())
+                writer.put("meta", b"initial", *encode((initial,)))
+        partial.rename(folder)
+        handle = os.open(folder.parent, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    except (lmdb.Error, OSError) as error:
+        raise unusable(folder, error) from error
+
+
+def damage(what: str, folder: Path, detail: str = "") -> InputError:
+    """Return the error for something that is not what was written."""
+    detail = f" ({detail})" if detail else ""
+    return InputError(
+        f"{what} in {folder} is damaged{detail}; restore the run folder from a copy, or remove it and run again"
+    )
+
+
+def unusable(folder: Path, error: Exception) -> InputError:
+    """Return the error for a disk that is full, that cannot be written, or that fails."""
+    return InputError(
+        f"cannot write {folder}: {error}; mend that (is the disk full?) and run the same command again: "
+        "no committed round is lost"
+    )
+
+
+def _reopened(
+    folder: Path,
+    client_kind: type[Any],
+    float_type: torch.dtype | None,
+    durability: Durability,
+    readonly: bool,
+) -> StateFile:
+    return StateFile(
+        folder, client_kind=client_kind, float_type=float_type, durability=durability, readonly=readonly
+    )

@@ -1,0 +1,106 @@
+"""An algorithm is a frozen value with valid settings, and a mistake is answered by a sentence."""
+
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from fedadmm.algorithms import ALGORITHMS, FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, Scaffold
+from fedadmm.core.errors import InputError
+from fedadmm.core.messages import num_bytes
+from fedadmm.core.schedules import Constant, Cosine, Step
+from play import Play
+from quadratics import heterogeneous
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values())
+def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
+    one, other = algorithm(), algorithm()
+    assert is_dataclass(one)
+    assert one == other
+    assert hash(one) == hash(other)
+    assert eval(repr(one), {algorithm.__name__: algorithm, "Step": Step}) == one
+    for field in fields(one):
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, field.name, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: FedADMM(rho=0.0), "rho=0.0 is out of range; use a finite number greater than 0"),
+        (lambda: FedADMM(rho=Step(0.1, -1.0, at_round=3)), "rho=-1.0 is out of range"),
+        (lambda: FedADMM(rho=float("nan")), "rho=nan is out of range"),
+        (lambda: FedADMM(rho="big"), "rho='big' is neither a number nor a schedule"),
+        (lambda: FedADMM(rho=True), "rho=True is neither a number nor a schedule"),
+        (lambda: FedADMM(eta=0.0), "eta=0.0 is out of range"),
+        (lambda: FedADMM(eta="all"), 'eta=\'all\' is unknown; use a number, "participation" or "seen"'),
+        (lambda: FedADMM(start="own"), 'start=\'own\' is unknown; use "local" or "global"'),
+        (lambda: FedADMM(newcomer="old"), 'newcomer=\'old\' is unknown; use "initial" or "current"'),
+        (
+            lambda: FedADMM(eta="participation"),
+            'a newcomer\'s u counts as theta^0 there; use newcomer="initial"',
+        ),
+        (
+            lambda: FedADMM(eta="seen", newcomer="initial"),
+            'a newcomer must join at theta there; use newcomer="current"',
+        ),
+        (lambda: FedADMMReleased(rho=0), "rho=0 is out of range"),
+        (lambda: FedADMMReleased(eta=-1.0), "eta=-1.0 is out of range"),
+        (lambda: FedAvg(eta=float("inf")), "eta=inf is out of range"),
+        (lambda: FedProx(rho=-0.1), "rho=-0.1 is out of range; use a finite number of at least 0"),
+        (lambda: FedDyn(rho=Constant(0.0)), "rho=0.0 is out of range"),
+        (lambda: FedDyn(over="few"), 'over=\'few\' is unknown; use "all" or "seen"'),
+        (lambda: Scaffold(eta=0.0), "eta=0.0 is out of range"),
+    ],
+)
+def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert sentence in str(caught.value)
+
+
+def test_only_scaffold_has_no_room_for_momentum_and_weight_decay() -> None:
+    assert [name for name, algorithm in ALGORITHMS.items() if algorithm.plain_sgd_only] == ["scaffold"]
+
+
+@pytest.mark.parametrize(
+    ("name", "up", "down"),
+    # In vectors of d numbers. SCAFFOLD sends and receives its control variates too; FedDyn's y_sum stays at home.
+    [(name, 1, 1) for name in ("fedadmm", "fedadmm_released", "fedsgd", "fedavg", "fedprox", "feddyn")]
+    + [("scaffold", 2, 2)],
+)
+def test_the_cost_of_a_round_is_the_size_of_its_messages(name: str, up: int, down: int) -> None:
+    d, num_active = 6, 3
+    play = Play(ALGORITHMS[name](), heterogeneous(5, d), torch.zeros(d).double(), num_clients=5)
+    tally = play.round([0, 2, 4])
+    assert (tally.bytes_up, tally.bytes_down) == (8 * d * num_active * up, 8 * d * num_active * down)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values())
+def test_theta_is_the_first_field_of_a_server_and_of_a_download(algorithm: Any) -> None:
+    server = algorithm().init_server(torch.ones(3))
+    assert server._fields[0] == "theta"
+    assert algorithm().download(server)[0] is server.theta
+    assert num_bytes(algorithm().download(server)) <= num_bytes(server)
+
+
+def test_schedules_reach_the_round_in_which_they_are_used() -> None:
+    # FedAvg on one client at a = 1 from theta = 0: theta <- theta + eta (1 - theta), with eta 1/2 and then 1/4.
+    play = Play(
+        FedAvg(eta=Step(0.5, 0.25, at_round=2)), heterogeneous(1, 2), torch.zeros(2).double(), num_clients=1
+    )
+    target = play.engine._task.targets[0]
+    torch.testing.assert_close(play.rounds([[0]]).theta, 0.5 * target)
+    torch.testing.assert_close(play.rounds([[0]]).theta, (0.5 + 0.25 * 0.5) * target)
+
+
+def test_the_released_step_is_halved_at_round_60() -> None:
+    eta = FedADMMReleased().eta
+    assert [eta.at(round) for round in (1, 59, 60, 61)] == [1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_cosine_needs_room() -> None:
+    with pytest.raises(InputError, match="length=1 leaves a cosine schedule no room"):
+        FedADMM(rho=Cosine(1.0, 0.1, length=1))

@@ -1,0 +1,91 @@
+"""Rates as functions of the round, at their boundaries."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.schedules import Constant, Cosine, Rate, Step, at, check_rate
+from fedadmm.core.values import rate_from, to_plain
+
+SCHEDULES = [Constant(0.3), Step(1.0, 0.5, at_round=60), Cosine(0.1, 0.01, length=11)]
+
+
+def test_a_number_and_a_constant_are_the_same_in_every_round() -> None:
+    assert [at(0.3, round) for round in (1, 2, 1000)] == [0.3] * 3
+    assert [at(Constant(0.3), round) for round in (1, 2, 1000)] == [0.3] * 3
+    assert at(1, 5) == 1
+
+
+def test_a_step_changes_in_its_round() -> None:
+    assert [Step(1.0, 0.5, at_round=60).at(round) for round in (1, 59, 60, 61, 999)] == [
+        1.0,
+        1.0,
+        0.5,
+        0.5,
+        0.5,
+    ]
+
+
+def test_a_cosine_falls_from_its_start_in_round_1_to_its_end_in_its_last() -> None:
+    # From 3 to 1 in 5 rounds: 1 + 2 (1 + cos(pi (t - 1)/4))/2, so cos(pi/4) = sqrt(1/2) in round 2 and 0 in round 3.
+    values = [Cosine(3.0, 1.0, length=5).at(round) for round in (1, 2, 3, 4, 5, 6, 100)]
+    half = math.sqrt(0.5)
+    assert values == pytest.approx([3.0, 2 + half, 2.0, 2 - half, 1.0, 1.0, 1.0], abs=1e-15)
+
+
+@given(st.floats(0, 10), st.floats(0, 10), st.integers(2, 50), st.integers(1, 100))
+def test_a_cosine_stays_between_its_ends(start: float, end: float, length: int, round: int) -> None:
+    value = Cosine(start, end, length=length).at(round)
+    assert min(start, end) - 1e-12 <= value <= max(start, end) + 1e-12
+
+
+@pytest.mark.parametrize("rate", [0.5, 1, *SCHEDULES], ids=str)
+def test_a_valid_rate_is_accepted(rate: Rate) -> None:
+    check_rate("rho", rate, positive=True)
+
+
+@pytest.mark.parametrize(
+    ("rate", "positive", "sentence"),
+    [
+        (0.0, True, "rho=0.0 is out of range; use a finite number greater than 0"),
+        (-1, False, "rho=-1 is out of range; use a finite number of at least 0"),
+        (Step(1.0, 0.0, at_round=2), True, "rho=0.0 is out of range"),
+        (Cosine(0.0, 1.0, length=2), True, "rho=0.0 is out of range"),
+        (Constant(math.inf), False, "rho=inf is out of range"),
+        (None, False, "rho=None is neither a number nor a schedule; use a number such as 0.1"),
+        (False, False, "rho=False is neither a number nor a schedule"),
+    ],
+)
+def test_a_rate_out_of_range_is_refused(rate: object, positive: bool, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_rate("rho", rate, positive=positive)
+    assert sentence in str(caught.value)
+
+
+def test_zero_is_a_rate_where_it_may_be() -> None:
+    check_rate("rho", 0.0, positive=False)
+
+
+@pytest.mark.parametrize("rate", [0.5, *SCHEDULES], ids=str)
+def test_a_rate_survives_the_way_to_a_plain_table_and_back(rate: Rate) -> None:
+    assert rate_from("rho", to_plain(rate)) == rate
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"schedule": "sawtooth"}, "rho has schedule='sawtooth'; use one of constant, step, cosine"),
+        ({"value": 1.0}, "rho has schedule=None; use one of constant, step, cosine"),
+        (
+            {"schedule": "step", "before": 1.0},
+            "rho has the keys before; a step schedule has before, after, at_round",
+        ),
+    ],
+)
+def test_a_table_that_is_no_schedule_is_refused(table: dict, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        rate_from("rho", table)
+    assert sentence in str(caught.value)

@@ -1,0 +1,117 @@
+import json
+
+import pytest
+from safetensors.torch import load_file
+
+from commands import fedadmm
+from fedadmm.experiments.files import load_plan
+from fedadmm.experiments.runner import run
+
+QUICK = ["--set", "rounds=3", "--set", "model.name=softmax_regression", "--set", "local.epochs=1"]
+
+
+def read_rounds(folder):
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+@pytest.mark.slow
+def test_the_same_command_twice_gives_the_same_bytes(tmp_path):
+    first, second = (fedadmm("run", "digits", *QUICK, "--out", tmp_path / d, cwd=tmp_path) for d in "ab")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    (a,), (b,) = (list((tmp_path / d).iterdir()) for d in "ab")
+    assert a.name == b.name
+    assert read_rounds(a) == read_rounds(b)
+    assert len(read_rounds(a)) == 3
+    assert (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()
+    assert (a / "experiment.toml").read_bytes() == (b / "experiment.toml").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
+    done = fedadmm("compare", "digits", "--algorithms", "fedavg,feddyn", *QUICK, "--out", "c", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fedavg" in done.stdout
+    assert "3+" in done.stdout  # nobody reaches 0.9 in three rounds
+    assert (tmp_path / "c/digits.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "c/digits.md").read_text().count("\n") == 4
+    listed = fedadmm("list", "--out", "c", cwd=tmp_path)
+    assert "digits-feddyn" in listed.stdout
+    (folder,) = (tmp_path / "c").glob("digits-fedavg-*")
+    shown = fedadmm("show", folder, cwd=tmp_path)
+    assert 'name = "fedavg"' in shown.stdout
+    assert "3/3" in listed.stdout
+
+
+@pytest.mark.slow
+def test_tune_marks_the_best_rate_and_never_sees_the_test_examples(tmp_path):
+    done = fedadmm(
+        "tune",
+        "digits",
+        "--algorithms",
+        "fedavg",
+        "--rates",
+        "0.1,1e38",
+        "--seeds",
+        1,
+        *QUICK,
+        "--out",
+        "t",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    best = [line for line in done.stdout.splitlines() if "*" in line]
+    assert len(best) == 1
+    assert " 0.1 " in best[0]
+    assert all("validation = 0.2" in f.read_text() for f in (tmp_path / "t").glob("*/experiment.toml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "digits", "--set", "speed=1"], "unknown key 'speed'"),
+        (["run", "digits", "--set", "participation=0.001"], "selects none of 100 clients; use at least 0.01"),
+        (["run", "digits", "--set", "data.shards_per_client=99"], "shards"),
+        (["run", "digits", "--set", "model.name=cnn1"], "cnn1 takes inputs of shape 1x28x28"),
+        (["run", "digits", "--set", "model.name=nowhere:f"], "nowhere"),
+        (["run", "digits", "--set", "data.name=mnist", "--data-dir", "empty"], "fedadmm data fetch mnist"),
+        (["run", "nothing.toml"], "there is no file or preset"),
+        (["run", "digits", "--nonsense"], "No such option"),
+        (["compare", "digits", "--algorithms", "fedfoo"], "there is no variant or algorithm 'fedfoo'"),
+        (["show", "nowhere"], "is no run folder"),
+        (["tune", "digits", "--rates", "fast"], "rates='fast' is no list of numbers"),
+    ],
+)
+@pytest.mark.slow
+def test_a_mistake_is_one_sentence_and_code_2_and_leaves_nothing_behind(tmp_path, arguments, sentence):
+    done = fedadmm(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_says_so_and_exits_with_1(tmp_path):
+    done = fedadmm("run", "digits", *QUICK, "--set", "local.learning_rate=1e38", "--out", "d", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Diverged in round" in done.stdout
+    assert "lower local.learning_rate" in done.stdout
+    assert "refused client" in done.stderr
+
+
+def test_a_model_file_holds_the_trained_weights(tmp_path):
+    changes = {"rounds": 2, "model.name": "softmax_regression", "local.epochs": 1}
+    ended = run(load_plan("digits").experiment("fedavg", changes=changes), out=tmp_path)
+    tensors = load_file(ended.folder.model)
+    assert sorted(tensors) == ["1.bias", "1.weight"]
+    assert tensors["1.weight"].shape == (10, 64)
+
+
+def test_a_run_stops_at_its_target_only_when_told(tmp_path):
+    changes = {"rounds": 4, "target": 0.01, "model.name": "softmax_regression", "local.epochs": 1}
+    plan = load_plan("digits")
+    assert len(run(plan.experiment("fedavg", changes=changes), out=tmp_path / "a").history) == 4
+    stopping = plan.experiment("fedavg", changes=changes | {"stop_at_target": True})
+    ended = run(stopping, out=tmp_path / "b")
+    assert (len(ended.history), ended.status) == (1, "finished")

@@ -1,0 +1,194 @@
+"""Law 6: one round of every algorithm worked out by hand, from states that are not zero.
+
+Two of four clients take part; a third was seen before. theta = 1.
+    client 0: f(w) = 1/2 (w - 3)^2      client 1: f(w) = 3/2 w^2
+With rho = 2 the exact solution of h/2 (w - a)^2 + y w + (w - theta)^2 is w = (h a - y + 2 theta) / (h + 2).
+"""
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from fedadmm.algorithms import (
+    ALGORITHMS,
+    FedADMM,
+    FedADMMReleased,
+    FedAvg,
+    FedDyn,
+    FedProx,
+    FedSGD,
+    Scaffold,
+    fedadmm,
+    fedadmm_released,
+    fedavg,
+    feddyn,
+    scaffold,
+)
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.schedules import Step
+from play import Play
+from quadratics import on_a_line
+
+
+def v(value: float) -> torch.Tensor:
+    return torch.tensor([value], dtype=torch.float64)
+
+
+class Hand(NamedTuple):
+    """A round: from where, with which solver, and what comes out."""
+
+    algorithm: Algorithm
+    server: tuple[Any, ...]
+    states: tuple[tuple[Any, ...], tuple[Any, ...]]  # of clients 0 and 1
+    uploads: tuple[tuple[float, ...], tuple[float, ...]]
+    states_after: tuple[tuple[float, ...], tuple[float, ...]]
+    server_after: tuple[float, ...]
+    round: int = 1
+    num_steps: int | None = None  # None: exact
+    learning_rate: float = 0.5
+
+
+# Client 0, w = 0, y = -1, u = 0 - 1/2 = -1/2: w = (3 + 1 + 2)/3 = 2, y = -1 + 2 (2 - 1) = 1, u = 2 + 1/2, delta = 3.
+# Client 1, w = -2, y = 7, u = -2 + 7/2 = 3/2: w = (0 - 7 + 2)/5 = -1, y = 7 + 2 (-2) = 3, u = -1 + 3/2, delta = -1.
+# The mean delta is 1.
+ADMM: dict[str, Any] = {
+    "server": fedadmm.Server(v(1.0)),
+    "states": (fedadmm.Client(v(0.0), v(-1.0), 2.0), fedadmm.Client(v(-2.0), v(7.0), 2.0)),
+    "uploads": ((3.0,), (-1.0,)),
+    "states_after": ((2.0, 1.0, 2.0), (-1.0, 3.0, 2.0)),
+}
+# The same duals, but both start from theta: w - theta = 1 and -2, with a mean of -1/2; y = 1 and 3 as above.
+DUALS: dict[str, Any] = {"states_after": ((1.0,), (3.0,)), "uploads": ((1.0,), (-2.0,))}
+NO_STATE: dict[str, Any] = {
+    "server": fedavg.Server(v(1.0)),
+    "states": (fedavg.Client(), fedavg.Client()),
+    "states_after": ((), ()),
+}
+# y_sum = -1 + 7 + 4, the third client's; then 10 + 2 * 2 * (-1/2) = 8 = 1 + 3 + 4.
+DYN: dict[str, Any] = {
+    "server": feddyn.Server(v(1.0), v(10.0)),
+    "states": (feddyn.Client(v(-1.0)), feddyn.Client(v(7.0))),
+}
+
+BY_HAND = {
+    "FedADMM, eta 1": Hand(FedADMM(rho=2.0, eta=1.0), **ADMM, server_after=(2.0,)),
+    "FedADMM, eta 1/2": Hand(FedADMM(rho=2.0, eta=0.5), **ADMM, server_after=(1.5,)),
+    # eta = 2/4
+    "FedADMM, participation": Hand(
+        FedADMM(rho=2.0, eta="participation", newcomer="initial"), **ADMM, server_after=(1.5,)
+    ),
+    # eta = 2/3
+    "FedADMM, seen": Hand(FedADMM(rho=2.0, eta="seen"), **ADMM, server_after=(1 + 2 / 3,)),
+    # In round 5 rho is 2, and both came last while it was 1: u was 0 - 1 and -2 + 7, so delta is 7/2 and -9/2.
+    "FedADMM, rho changed since": Hand(
+        FedADMM(rho=Step(before=1.0, after=2.0, at_round=5)),
+        **ADMM
+        | {
+            "states": (fedadmm.Client(v(0.0), v(-1.0), 1.0), fedadmm.Client(v(-2.0), v(7.0), 1.0)),
+            "uploads": ((3.5,), (-4.5,)),
+        },
+        server_after=(0.5,),
+        round=5,
+    ),
+    # One gradient step of 1/10 from w: client 0: -3 - 1 - 2 = -6, w = 0.6, y = -1.8, u = -0.3, delta = 0.2.
+    # Client 1: -6 + 7 - 6 = -5, w = -1.5, y = 7 - 5 = 2, u = -0.5, delta = -2. The mean is -0.9.
+    "FedADMM, a step from w": Hand(
+        FedADMM(rho=2.0),
+        **ADMM | {"uploads": ((0.2,), (-2.0,)), "states_after": ((0.6, -1.8, 2.0), (-1.5, 2.0, 2.0))},
+        server_after=(0.1,),
+        num_steps=1,
+        learning_rate=0.1,
+    ),
+    # From theta = 1: client 0: -2 - 1 + 0 = -3, w = 1.3, y = -0.4, u = 1.1, delta = 1.6.
+    # Client 1: 3 + 7 + 0 = 10, w = 0, y = 5, u = 2.5, delta = 1. The mean is 1.3.
+    "FedADMM, a step from theta": Hand(
+        FedADMM(rho=2.0, start="global"),
+        **ADMM | {"uploads": ((1.6,), (1.0,)), "states_after": ((1.3, -0.4, 2.0), (0.0, 5.0, 2.0))},
+        server_after=(2.3,),
+        num_steps=1,
+        learning_rate=0.1,
+    ),
+    # 2 (w - theta) = 2 and -4, with a mean of -1.
+    "FedADMMReleased": Hand(
+        FedADMMReleased(rho=2.0),
+        server=fedadmm.Server(v(1.0)),
+        states=(fedadmm_released.Client(v(-1.0)), fedadmm_released.Client(v(7.0))),
+        **DUALS | {"uploads": ((2.0,), (-4.0,))},
+        server_after=(0.0,),
+        round=59,
+    ),
+    "FedADMMReleased, from round 60": Hand(
+        FedADMMReleased(rho=2.0),
+        server=fedadmm.Server(v(1.0)),
+        states=(fedadmm_released.Client(v(-1.0)), fedadmm_released.Client(v(7.0))),
+        **DUALS | {"uploads": ((2.0,), (-4.0,))},
+        server_after=(0.5,),
+        round=60,
+    ),
+    # Gradients 1 (1 - 3) = -2 and 3 (1 - 0) = 3, times -1/2; the mean is -1/4.
+    "FedSGD": Hand(FedSGD(), **NO_STATE, uploads=((1.0,), (-1.5,)), server_after=(0.75,)),
+    # w = 3 and 0.
+    "FedAvg": Hand(FedAvg(), **NO_STATE, uploads=((2.0,), (-1.0,)), server_after=(1.5,)),
+    "FedAvg, eta 2": Hand(FedAvg(eta=2.0), **NO_STATE, uploads=((2.0,), (-1.0,)), server_after=(2.0,)),
+    # w = (3 + 2)/3 and 2/5: steps 2/3 and -3/5, with a mean of 1/30.
+    "FedProx": Hand(FedProx(rho=2.0), **NO_STATE, uploads=((2 / 3,), (-0.6,)), server_after=(1 + 1 / 30,)),
+    # Two steps of 1/2 on f + (c - c_i) w, with c = 1/2.
+    # c_0 = 1: 1 - (-2 - 1/2)/2 = 9/4; 9/4 - (-3/4 - 1/2)/2 = 23/8. c_0 = 1 - 1/2 - 15/8 = -11/8, a change of -19/8.
+    # c_1 = 0: 1 - (3 + 1/2)/2 = -3/4; -3/4 - (-9/4 + 1/2)/2 = 1/8. c_1 = 0 - 1/2 + 7/8 = 3/8, a change of 3/8.
+    # The mean step is (15/8 - 7/8)/2 = 1/2, the mean change -1, of which c takes 2/4.
+    "Scaffold": Hand(
+        Scaffold(eta=2.0),
+        server=scaffold.Server(v(1.0), v(0.5)),
+        states=(scaffold.Client(v(1.0)), scaffold.Client(v(0.0))),
+        uploads=((1.875, -2.375), (-0.875, 0.375)),
+        states_after=((-1.375,), (0.375,)),
+        server_after=(2.0, 0.0),
+        num_steps=2,
+    ),
+    # 1 - 1/2 + (8/4)/2
+    "FedDyn": Hand(FedDyn(rho=2.0), **DYN, **DUALS, server_after=(1.5, 8.0)),
+    # 1 - 1/2 + (8/3)/2
+    "FedDyn, seen": Hand(FedDyn(rho=2.0, over="seen"), **DYN, **DUALS, server_after=(0.5 + 4 / 3, 8.0)),
+}
+
+
+def _near(message: Any, numbers: tuple[float, ...]) -> bool:
+    return tuple(map(float, message)) == pytest.approx(numbers, abs=1e-14)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_one_round_is_as_worked_out_by_hand(name: str) -> None:
+    hand = BY_HAND[name]
+    task = on_a_line([1.0, 3.0], [3.0, 0.0], num_steps=hand.num_steps, learning_rate=hand.learning_rate)
+    play = Play(hand.algorithm, task, v(1.0), num_clients=4).given(
+        server=hand.server, states=dict(enumerate(hand.states)), round=hand.round - 1, seen=3.0
+    )
+    for visit, upload in zip(play.visits([0, 1]), hand.uploads, strict=True):
+        assert _near(visit.upload, upload)
+    play.round([0, 1])
+    for client, after in enumerate(hand.states_after):
+        assert _near(play.states[client], after)
+    assert _near(play.progress.server, hand.server_after)
+    assert (play.progress.round, play.progress.seen) == (hand.round, 3.0)
+
+
+def test_every_algorithm_has_a_round_by_hand() -> None:
+    assert {type(hand.algorithm) for hand in BY_HAND.values()} == set(ALGORITHMS.values())
+
+
+def test_uploads_are_averaged_with_the_clients_weights() -> None:
+    # The steps of FedAvg are 2 and -1; with weights 1 and 3 their mean is (2 - 3)/4 = -1/4.
+    play = Play(FedAvg(), on_a_line([1.0, 3.0], [3.0, 0.0]), v(1.0), num_clients=2, weights=[1, 3])
+    play.round([0, 1])
+    assert float(play.theta) == 0.75
+
+
+def test_a_newcomer_holds_theta_0_or_the_theta_that_it_downloads() -> None:
+    # rho = 2, theta^0 = 0, theta = 1, y = 0: w = (3 + 2)/3 = 5/3, y = 4/3, u = 7/3; u was theta^0 or theta before.
+    for newcomer, delta in (("initial", 7 / 3), ("current", 4 / 3)):
+        algorithm = FedADMM(rho=2.0, newcomer=newcomer)
+        play = Play(algorithm, on_a_line([1.0], [3.0]), v(0.0), num_clients=1)
+        play.given(server=fedadmm.Server(v(1.0)), states={}, round=1)
+        (visit,) = play.visits([0])
+        assert float(visit.upload.delta) == pytest.approx(delta, abs=1e-14)

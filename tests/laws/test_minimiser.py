@@ -1,0 +1,121 @@
+"""On heterogeneous quadratics with exact solves, methods with exact books reach the minimiser; others do not.
+
+50 clients, a fifth of them in a round, L = 1, mu = 0.1 (FINDINGS.md).
+"""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+
+from fedadmm.algorithms import FedADMM, FedAvg, FedDyn, FedProx
+from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.participation import Devices, Uniform
+from fedadmm.core.seeds import stream
+from play import Play
+from quadratics import heterogeneous
+
+NUM_CLIENTS = 50
+CLIENTS = heterogeneous(NUM_CLIENTS, 6, seed=1)
+OPTIMUM = CLIENTS.minimiser()
+
+
+def _a_fifth(num_clients: int, *, rounds: int) -> list[list[int]]:
+    """Return who takes part in each round."""
+    devices = Devices(num_clients)
+    return [
+        Uniform(0.2).select(t, devices=devices, generator=stream(0, "participation", t)).tolist()
+        for t in range(1, rounds + 1)
+    ]
+
+
+FIFTH = _a_fifth(NUM_CLIENTS, rounds=1500)
+
+EXACT_BOOKS = {
+    "FedADMM, participation": lambda rho: FedADMM(rho=rho, eta="participation", newcomer="initial"),
+    "FedADMM, seen": lambda rho: FedADMM(rho=rho, eta="seen"),
+    "FedDyn, all": lambda rho: FedDyn(rho=rho),
+    "FedDyn, seen": lambda rho: FedDyn(rho=rho, over="seen"),
+}
+
+
+def _play(algorithm: Algorithm) -> Play:
+    return Play(algorithm, CLIENTS, torch.zeros_like(OPTIMUM), num_clients=NUM_CLIENTS)
+
+
+def _distance(theta: Vector) -> float:
+    return float((theta - OPTIMUM).norm())
+
+
+def _closest(play: Play, *, rounds: int, enough: float = 0.0) -> float:
+    """Return how near theta came to the minimiser; stop as soon as it is near enough."""
+    closest = np.inf
+    for clients in FIFTH[:rounds]:
+        play.round(clients)
+        closest = min(closest, _distance(play.theta))
+        if closest <= enough:
+            break
+    return closest
+
+
+def test_the_closed_form_is_scipys_optimum() -> None:
+    hessians, targets = CLIENTS.hessians.numpy(), CLIENTS.targets.numpy()
+
+    def sum_of_all(w: np.ndarray) -> tuple[float, np.ndarray]:
+        gaps = w - targets
+        gradients = np.einsum("ijk,ik->ij", hessians, gaps)
+        return 0.5 * float((gaps * gradients).sum()), gradients.sum(axis=0)
+
+    found = scipy.optimize.minimize(
+        sum_of_all,
+        np.zeros(6),
+        jac=True,
+        hess=lambda _: hessians.sum(axis=0),
+        method="trust-exact",
+        options={"gtol": 1e-10},
+    )
+    assert np.linalg.norm(found.x - OPTIMUM.numpy()) < 1e-9
+    extremes = torch.linalg.eigvalsh(CLIENTS.hessians)
+    assert float(extremes.min()) == pytest.approx(0.1)
+    assert float(extremes.max()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0, 3.3])
+@pytest.mark.parametrize("name", EXACT_BOOKS)
+def test_exact_books_lead_to_the_minimiser(name: str, rho: float) -> None:
+    play = _play(EXACT_BOOKS[name](rho))
+    assert _closest(play, rounds=1500, enough=1e-8) <= 1e-8
+    # And there it stays: this was no passage.
+    for clients in FIFTH[:20]:
+        play.round(clients)
+    assert _distance(play.theta) < 1e-6
+
+
+@pytest.mark.parametrize("algorithm", [FedAvg(), FedProx(rho=1.0)], ids=str)
+def test_fedavg_and_fedprox_miss_the_minimiser(algorithm: Algorithm) -> None:
+    assert _closest(_play(algorithm), rounds=300) > 0.01
+
+
+def test_even_with_everyone_fedavg_ends_at_the_mean_of_the_local_minimisers() -> None:
+    play = _play(FedAvg()).rounds([range(NUM_CLIENTS)])
+    torch.testing.assert_close(play.theta, CLIENTS.targets.mean(dim=0))
+    assert _distance(play.theta) > 0.1
+
+
+@pytest.mark.parametrize("newcomer", ["initial", "current"])
+@pytest.mark.parametrize("eta", [1.0, 0.5])
+def test_a_constant_eta_ends_where_its_beginning_led_it(eta: float, newcomer: str) -> None:
+    # Every theta with w_i = theta and y_i = -grad f_i(theta) is a fixed point, whatever its distance (FINDINGS.md):
+    # the run comes to rest, and not at the minimiser. Ten clients, two in a round, for speed.
+    clients = heterogeneous(10, 6, seed=1)
+    ends = []
+    for start in (0.0, 5.0):
+        algorithm = FedADMM(rho=0.3, eta=eta, newcomer=newcomer)
+        play = Play(algorithm, clients, torch.full_like(OPTIMUM, start), num_clients=10)
+        *first, last = _a_fifth(10, rounds=300)
+        before = play.rounds(first).theta
+        play.round(last)
+        assert float((play.theta - before).norm()) < 1e-3
+        assert float((play.theta - clients.minimiser()).norm()) > 0.3
+        ends.append(play.theta)
+    assert float((ends[0] - ends[1]).norm()) > 0.3

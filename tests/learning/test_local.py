@@ -1,0 +1,64 @@
+"""How a client trains: what may be asked of it."""
+
+from typing import Any
+
+import pytest
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.participation import FixedEpochs, ListedEpochs, UniformEpochs
+from fedadmm.core.schedules import Cosine, Step
+from fedadmm.learning.local import Local
+
+
+def test_epochs_are_a_number_a_range_or_a_list() -> None:
+    assert Local(epochs=5).work == FixedEpochs(5)
+    assert Local(epochs="1..5").work == UniformEpochs(1, 5)
+    assert Local(epochs="3..3").work == UniformEpochs(3, 3)
+    assert Local(epochs=[2, 1, 4]).work == ListedEpochs((2, 1, 4))
+
+
+def test_a_local_is_a_frozen_value() -> None:
+    assert Local(epochs=[1, 2]) == Local(epochs=(1, 2))
+    assert hash(Local(learning_rate=Step(0.1, 0.01, at_round=5))) == hash(
+        Local(learning_rate={"schedule": "step", "before": 0.1, "after": 0.01, "at_round": 5})
+    )
+    with pytest.raises(Exception, match="frozen"):
+        Local().epochs = 3
+
+
+def test_the_learning_rate_is_that_of_the_round() -> None:
+    assert Local(learning_rate=0.3).learning_rate_at(17) == 0.3
+    assert Local(learning_rate=Cosine(0.2, 0.0 + 1e-3, length=3)).learning_rate_at(1) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"epochs": 0}, 'epochs=0 does no work; use a number from 1 on, a range such as "1..5", or a list'),
+        ({"epochs": [1, 0]}, "epochs=0 does no work"),
+        ({"epochs": "5..1"}, "epochs='5..1' is no range"),
+        ({"epochs": "0..3"}, "epochs='0..3' is no range"),
+        ({"epochs": "many"}, "epochs='many' is no range"),
+        ({"batch_size": 0}, 'batch_size=0 is no batch; use a whole number from 1 on, or "full"'),
+        ({"batch_size": "half"}, "batch_size='half' is no batch"),
+        ({"batch_size": 2.5}, "batch_size=2.5 is no batch"),
+        ({"batch_size": True}, "batch_size=True is no batch"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 is out of range; use a finite number greater than 0"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' is neither a number nor a schedule"),
+        ({"learning_rate": {"schedule": "step"}}, "a step schedule has before, after, at_round"),
+        ({"momentum": 1.0}, "momentum=1.0 is out of range; use a number from 0 to below 1"),
+        ({"weight_decay": -0.1}, "weight_decay=-0.1 is out of range"),
+        ({"momentum": float("nan")}, "momentum=nan is out of range"),
+        ({"bach_size": 3}, "unknown key 'bach_size'; the keys are epochs, batch_size, learning_rate"),
+    ],
+)
+def test_a_mistake_is_answered_by_the_value_and_the_remedy(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Local(**settings)
+    assert sentence in str(caught.value)
+
+
+def test_a_list_of_epochs_has_one_number_per_client() -> None:
+    Local(epochs=[1, 2]).check(2)
+    with pytest.raises(InputError, match="epochs lists 2 numbers for 3 clients; give one for each"):
+        Local(epochs=[1, 2]).check(3)

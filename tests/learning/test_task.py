@@ -1,0 +1,129 @@
+"""A network meets its data: what does not fit is said before anything runs; what fits is evaluated rightly."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment
+from fedadmm.data.examples import Examples
+from fedadmm.learning import evaluation
+from fedadmm.learning.evaluation import accuracy, evaluate
+from fedadmm.learning.local import Local
+from fedadmm.learning.task import LearningTask
+from worlds import learning_task, made, network, some_data
+
+
+class Returning(nn.Module):
+    """A model that returns what a function makes of its outputs."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.layer, self.function = nn.Linear(4, 3), function
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        return self.function(self.layer(inputs))
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        (nn.Linear(5, 3), r"the model does not take inputs of shape \(2, 4\): mat1 and mat2"),
+        (
+            Returning(lambda o: o.sum()),
+            r"the model returns \(\) for inputs of shape \(2, 4\); return one row per",
+        ),
+        (Returning(lambda o: (o, o)), r"the model returns tuple for inputs of shape \(2, 4\)"),
+        (Returning(lambda o: o[:1]), r"the model returns \(1, 3\) for inputs"),
+        (
+            Returning(lambda o: o[:, :, None]),
+            r"the loss does not take the model's outputs of shape \(2, 3, 1\)",
+        ),
+        (nn.Linear(4, 1), r"the loss does not take the model's outputs of shape \(2, 1\)"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_data_is_refused(module: nn.Module, sentence: str) -> None:
+    data = some_data([8, 8])
+    data.targets[:2] = torch.tensor([2, 1])  # so that too few classes show in the first two examples
+    with pytest.raises(InputError, match=sentence):
+        learning_task(module, data)
+
+
+def test_a_loss_of_many_numbers_is_refused() -> None:
+    def each(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(outputs, targets, reduction="none")
+
+    with pytest.raises(
+        InputError, match="the loss or a metric returns more than one number; return the mean"
+    ):
+        LearningTask(nn.Linear(4, 3), some_data([8]), local=Local(), loss=each, metrics={}, seed=0)
+
+
+def test_trying_a_model_out_changes_neither_its_buffers_nor_its_mode() -> None:
+    module = made(network)
+    task = learning_task(module, some_data([8]))
+    assert task.model.buffers().integers.tolist() == [0]
+    assert module.training
+
+
+def test_batch_normalisation_cannot_train_on_one_example_and_says_so() -> None:
+    # Seven examples in batches of three leave one over.
+    task = learning_task(made(network), some_data([8, 7]), batch_size=3)
+    problem = task.problem(Assignment(1, 1, 1), buffers=task.model.buffers())
+    with pytest.raises(InputError) as caught:
+        problem.solve(start=task.model.weights.clone())
+    assert str(caught.value) == (
+        "client 1 has a batch of one example, on which batch normalisation cannot train; "
+        "use a batch_size that leaves no remainder of 1 in 7"
+    )
+
+
+def test_another_error_of_the_model_in_training_is_its_own() -> None:
+    class Stubborn(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                raise ValueError("not today")
+            return super().forward(inputs)
+
+    task = learning_task(Stubborn(4, 3), some_data([8]))
+    problem = task.problem(Assignment(0, 1, 1), buffers=task.model.buffers())
+    with pytest.raises(ValueError, match="not today"):
+        problem.solve(start=task.model.weights.clone())
+
+
+def test_an_evaluation_is_the_mean_over_examples_however_they_are_batched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = made(network).eval()
+    inputs, targets = torch.randn(10, 4, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
+    whole = evaluate(
+        module, Examples(inputs, targets), loss=functional.cross_entropy, metrics={"a": accuracy}
+    )
+    monkeypatch.setattr(evaluation, "BATCH", 4)  # 4, 4 and 2
+    parts = evaluate(
+        module, Examples(inputs, targets), loss=functional.cross_entropy, metrics={"a": accuracy}
+    )
+    outputs = module(inputs).detach()
+    assert whole["loss"] == pytest.approx(float(functional.cross_entropy(outputs, targets)), rel=1e-6)
+    assert whole["a"] == pytest.approx(float((outputs.argmax(dim=1) == targets).double().mean()))
+    assert parts == pytest.approx(whole, rel=1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_an_evaluation_leaves_the_mode_and_the_buffers_as_they_were(training: bool) -> None:
+    module = made(network).train(training)
+    before = [buffer.clone() for buffer in module.buffers()]
+    evaluate(
+        module, Examples(torch.randn(6, 4), torch.arange(6) % 3), loss=functional.cross_entropy, metrics={}
+    )
+    assert module.training is training
+    assert all(map(torch.equal, module.buffers(), before))
+
+
+def test_a_task_without_test_examples_has_no_scores() -> None:
+    data = some_data([8])
+    task = learning_task(made(network), type(data)(data.inputs, data.targets, data.offsets, None, 3))
+    assert task.evaluate(task.model.weights.clone(), buffers=task.model.buffers()) == {}

@@ -1,0 +1,67 @@
+import json
+
+import numpy as np
+import pytest
+
+from fedadmm import InputError
+from fedadmm.report.runs import find_runs, read_run
+from fedadmm.report.table import comparison_rows, format_bytes
+
+EXPERIMENT = 'name = "x"\nrounds = 3\ntarget = 0.5\n[algorithm]\nname = "fedavg"\n'
+
+
+def write_run(folder, accuracies, *, refused=False):
+    folder.mkdir(parents=True)
+    (folder / "experiment.toml").write_text(EXPERIMENT)
+    rows = [
+        {"round": n, "accuracy": a, "clients": [1], "refused": [], "bytes_up": 1000}
+        for n, a in enumerate(accuracies, start=1)
+    ]
+    if refused:
+        rows[-1] |= {"clients": [], "refused": [1]}
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_a_run_arrives_in_the_first_round_at_or_above_its_target(tmp_path):
+    run = read_run(write_run(tmp_path / "a", [0.4, 0.5, 0.3]))
+    assert run.arrival == 2
+    (row,) = comparison_rows([run])
+    # Two rounds of 1,000 bytes; best in round 2, final in round 3.
+    assert row["upload to target"] == "2.0 kB"
+    assert (row["best accuracy"], row["final accuracy"], row["status"]) == ("0.500", "0.300", "finished")
+
+
+def test_a_run_that_diverged_is_shown_as_one_that_never_arrived(tmp_path):
+    (row,) = comparison_rows([read_run(write_run(tmp_path / "a", [0.1, None], refused=True))])
+    assert (row["rounds to target"], row["status"], row["final accuracy"]) == ("2+", "diverged", "0.100")
+
+
+def test_a_run_that_was_cut_short_is_unfinished(tmp_path):
+    assert read_run(write_run(tmp_path / "a", [0.1])).status == "unfinished"
+
+
+def test_totals_add_up_over_rounds(tmp_path):
+    run = read_run(write_run(tmp_path / "a", [0.1, 0.2, 0.3]))
+    np.testing.assert_array_equal(run.total("bytes_up"), [1000, 2000, 3000])
+
+
+def test_folders_that_are_no_runs_are_passed_over_or_named(tmp_path):
+    write_run(tmp_path / "a", [0.1])
+    (tmp_path / "b").mkdir()
+    assert [run.path.name for run in find_runs(tmp_path)] == ["a"]
+    with pytest.raises(InputError, match=r"b is no run folder: it has no experiment.toml"):
+        read_run(tmp_path / "b")
+    (tmp_path / "a" / "rounds.jsonl").write_text("{half a li")
+    with pytest.raises(InputError, match="a cannot be read"):
+        read_run(tmp_path / "a")
+
+
+def test_bytes_are_written_with_a_unit():
+    assert [format_bytes(n) for n in (0, 999, 1000, 2_500_000, 3e13)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "2.5 MB",
+        "30.0 TB",
+    ]

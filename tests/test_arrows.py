@@ -1,0 +1,70 @@
+"""The arrows between packages (DESIGN.md), read off the import statements."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fedadmm
+
+SOURCE = Path(fedadmm.__file__).parent
+PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+
+# What a package may import of ours, besides itself.
+ARROWS = {
+    "core": set(),
+    "algorithms": {"core"},
+    "data": {"core"},
+    "state": {"core"},
+    "learning": {"core", "data"},
+    "engine": {"core", "learning", "data", "state"},
+}
+NEVER = {"report": {"experiments", "engine", "learning", "algorithms"}}
+
+
+def _imported_modules(path: Path) -> set[str]:
+    """Return the dotted names that a file imports, wherever in the file, relative ones made absolute."""
+    package = ["fedadmm", *path.relative_to(SOURCE).parts[:-1]]
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *(node.module or "").split(".")]).strip(".")
+            modules |= {f"{base}.{alias.name}" for alias in node.names}
+    return modules
+
+
+def _imported_packages(path: Path) -> set[str]:
+    """Return our packages and modules (the name after `fedadmm.`) that a file imports."""
+    return {name.split(".")[1] for name in _imported_modules(path) if name.startswith("fedadmm.")}
+
+
+def _strays(package: str, forbidden: set[str]) -> list[str]:
+    return [
+        f"{path.relative_to(SOURCE)} imports {found}"
+        for path in sorted((SOURCE / package).rglob("*.py"))
+        for found in sorted(_imported_packages(path) & forbidden)
+    ]
+
+
+@pytest.mark.parametrize("package", ARROWS)
+def test_a_package_imports_only_what_its_arrows_allow(package: str) -> None:
+    ours = {path.stem for path in SOURCE.glob("*.py")} | set(PACKAGES)
+    assert _strays(package, ours - ARROWS[package] - {package}) == []
+
+
+@pytest.mark.parametrize("package", NEVER)
+def test_reports_are_made_from_run_folders_not_from_code(package: str) -> None:
+    assert _strays(package, NEVER[package]) == []
+
+
+def test_nobody_imports_flower() -> None:
+    others = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] != "flower"]
+    assert [path for path in others if "flower" in _imported_packages(path)] == []
+    assert [p for p in others if any(name.split(".")[0] == "flwr" for name in _imported_modules(p))] == []
+
+
+def test_every_package_with_arrows_is_there() -> None:
+    assert set(ARROWS) | set(NEVER) <= set(PACKAGES)

@@ -1,0 +1,59 @@
+"""Every command and every block of the README is run, in the order of the page and in one folder."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+
+
+def run(command, *, cwd):
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+def test_every_block_of_the_readme_runs(tmp_path):
+    commands = 0
+    for language, text in BLOCKS:
+        file_name = re.match(r"# (\S+\.(?:py|toml))\n", text)
+        if file_name:
+            (tmp_path / file_name[1]).write_text(text)
+        elif language == "python":
+            run([sys.executable, "-c", text], cwd=tmp_path)
+        else:
+            assert language == "bash"
+            for line in text.splitlines():
+                run(["bash", "-c", line], cwd=tmp_path)
+                commands += 1
+    assert commands >= 9
+
+
+@pytest.mark.slow
+def test_make_demo_prints_a_table_and_draws_its_picture(tmp_path):
+    """What `make demo` does after the install, from the Makefile's own recipe."""
+    recipe = subprocess.run(
+        ["make", "--dry-run", "--assume-old=.venv/installed", "demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    (command,) = [line for line in recipe if "fedadmm" in line]
+    run(["bash", "-c", command.replace(".venv/bin/", "")], cwd=tmp_path)
+    assert (tmp_path / "demo/digits.png").stat().st_size > 20_000
+    assert (tmp_path / "demo/digits.md").read_text().count("fedadmm") == 3
+
+
+def test_documents_name_no_file_that_is_not_there():
+    for page in ROOT.glob("*.md"):
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+            assert (ROOT / target).exists(), f"{page.name} refers to {target}"
