@@ -34,6 +34,7 @@ def _command(arguments: tuple[str, ...], log: Path, before: Callable[[], None] |
         os.dup2(file.fileno(), 2)
     sys.argv = ["fedadmm", *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
+    multiprocessing.set_start_method("fork", force=True)  # and would pass its own way of starting on
     if before is not None:
         before()
     try:

@@ -13,6 +13,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices
 from fedadmm.core.schedules import Constant, Cosine, Step
 from fedadmm.data import Dataset, Examples, PartitionedData, federate, load, make_dataset
+from fedadmm.data.generated import GeneratedData
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulate import Result, simulate
@@ -35,6 +36,7 @@ __all__ = [
     "FedDyn",
     "FedProx",
     "FedSGD",
+    "GeneratedData",
     "InputError",
     "Local",
     "LocalProblem",

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm import __version__, cli_data
+from fedadmm import __version__, cli_data, cli_state
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
@@ -28,6 +28,8 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(cli_data.app, name="data")
+app.command("check")(cli_state.check_command)
+app.command("export")(cli_state.export_command)
 console = Console()
 
 PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
@@ -106,7 +108,7 @@ def compare_command(
     runs = [read_run(folder) for folder in folders]
     first = experiments[0]
     target = "" if first.target is None else f", target accuracy {first.target:g}"
-    title = f"{first.name}: {first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
+    title = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
     console.print(comparison_table(runs, title=title))
     if remark := load_plan(plan).remark.strip():
         console.print(remark, highlight=False)

@@ -59,6 +59,15 @@ def test_messages_are_not_modified(n: int, weighted: bool) -> None:
     assert torch.equal(first.vector, again.vector)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_the_memory_of_a_message_may_be_used_again(n: int) -> None:
+    parcels, memory, mean = _parcels(n), torch.empty(3, dtype=torch.float64), MeanInOrder()
+    for parcel in parcels:
+        memory.copy_(parcel.vector)
+        mean.add(Parcel(memory, parcel.number), weight=1.0)
+    assert torch.equal(mean.mean().vector, _mean(parcels, [1.0] * n).vector)
+
+
 def test_a_mean_of_one_is_not_the_message_itself() -> None:
     (parcel,) = _parcels(1)
     mean = _mean([parcel], [1.0])

@@ -130,25 +130,37 @@ def test_a_choice_that_is_no_set_of_clients_is_refused(ids: list, sentence: str)
         _select(Chosen(lambda *_: ids), 7, Devices(4))
 
 
+def _simulation(rule: Any) -> Simulation:
+    return Simulation(
+        FedAvg(),
+        model=made(network),
+        data=some_data([8, 10, 6, 12, 8]),
+        local=Local(epochs="1..4", batch_size=6),
+        participation=rule,
+        seed=5,
+        engine="serial",
+    )
+
+
 @pytest.mark.parametrize(
     "rule",
     [0.4, [0.3, 0.6, 0.5, 0.9, 0.2], lambda t, generator, d: [int(generator.integers(5))]],
     ids=["fraction", "probabilities", "function"],
 )
 def test_a_round_is_known_without_the_rounds_before_it(rule: Any) -> None:
-    def simulation() -> Simulation:
-        return Simulation(
-            FedAvg(),
-            model=made(network),
-            data=some_data([8, 10, 6, 12, 8]),
-            local=Local(epochs="1..4", batch_size=6),
-            participation=rule,
-            seed=5,
-        )
-
-    played, fresh = simulation(), simulation()
+    played, fresh = _simulation(rule), _simulation(rule)
     before = fresh.assignments(4)
     for _ in range(3):
         played.advance()
     assert played.assignments(4) == fresh.assignments(4) == before
     assert tuple(assignment.client for assignment in before) == played.advance().clients
+    assert len({tuple(a.client for a in fresh.assignments(round)) for round in range(1, 20)}) > 3
+
+
+def test_every_client_draws_its_epochs_anew_in_every_round() -> None:
+    rounds = [_simulation(1.0).assignments(round) for round in range(1, 20)]
+    for round, assignments in enumerate(rounds, start=1):
+        for client, assignment in enumerate(assignments):
+            assert assignment == (client, round, int(stream(5, "work", round, client).integers(1, 5)))
+    assert len({tuple(a.epochs for a in assignments) for assignments in rounds}) > 15
+    assert max(len({a.epochs for a in assignments}) for assignments in rounds) > 2

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import random
 import signal
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ name = "kills"
 seed = 3
 rounds = {ROUNDS}
 participation = 0.25
+engine = "serial"
 [algorithm]
 name = "fedadmm"
 eta = "seen"
@@ -68,9 +70,31 @@ class Workplace:
         (found,) = (self.folder / out).glob("kills-*")
         return found
 
+    def num_rounds(self, out: str) -> int:
+        """Return how many whole lines rounds.jsonl has; 0 before there is one."""
+        files = list((self.folder / out).glob("kills-*/rounds.jsonl"))
+        return files[0].read_text().count("\n") if files else 0
+
     def result(self, out: str) -> tuple[bytes, list[dict[str, Any]]]:
         """Return the bytes of the model and the records, but for their time."""
         return result_of(self.run_folder(out))
+
+    def killed_again_and_again(self, out: str, *changes: str, rng: random.Random) -> int:
+        """Kill the run at random instants until it has ended all the same, and return how often."""
+        options = [part for change in changes for part in ("--set", change)]
+        kills = 0
+        while True:
+            process = self.start(out, *options)
+            # In the first moments of a start or a resume, or somewhere in the rounds after it.
+            rounds = self.num_rounds(out) + rng.randrange(4)
+            while process.is_alive() and self.num_rounds(out) < rounds:
+                time.sleep(0.002)
+            process.join(rng.uniform(0, 0.1))
+            process.kill()
+            if ended(process) != -signal.SIGKILL:
+                assert process.exitcode == 0, self.said
+                return kills
+            kills += 1
 
 
 def result_of(folder: Path) -> tuple[bytes, list[dict[str, Any]]]:
@@ -86,13 +110,6 @@ def ended(process: BaseProcess) -> int:
     process.join(120)
     assert process.exitcode is not None
     return process.exitcode
-
-
-def kill_after(process: BaseProcess, seconds: float) -> bool:
-    """Kill a process after a while, and return whether it was still there."""
-    process.join(seconds)
-    process.kill()
-    return ended(process) == -signal.SIGKILL
 
 
 def wait_for(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:

@@ -8,8 +8,8 @@ from fedadmm.algorithms import FedADMM, FedAvg
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.messages import num_bytes
 from fedadmm.core.round import Buffers
-from play import identical
-from worlds import World, network_world
+from play import Play, identical
+from worlds import World, learning_task, made, network, network_world, some_data
 
 WEIGHTS = (1.0, 2.0, 3.0, 4.0, 5.0)
 NUM_PARAMETERS = 4 * 6 + 6 + 6 + 6 + 6 * 3 + 3  # linear, the scale and shift of batch normalisation, linear
@@ -80,6 +80,15 @@ def test_a_client_whose_buffers_alone_are_not_finite_is_refused() -> None:
     assert torch.isfinite(visit.upload.delta).all()
     assert not torch.isfinite(visit.effort.buffers.floats).all()
     assert play.round([0, 1]).refused == (1,)
+
+
+def test_an_infinite_buffer_that_training_leaves_alone_refuses_nobody() -> None:
+    module = made(network)
+    module.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    task = learning_task(module, some_data([8, 10, 6, 12, 8]))
+    play = Play(FedAvg(), task, task.model.weights.clone(), num_clients=5, buffers=task.model.buffers())
+    assert play.round([0, 1]).refused == ()
+    assert play.progress.buffers.floats[-1] == -torch.inf
 
 
 def test_a_message_costs_what_its_fields_take() -> None:

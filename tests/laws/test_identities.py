@@ -76,6 +76,7 @@ def test_fedprox_without_penalty_is_fedavg_bit_for_bit_on_a_network(model: objec
             rounds=3,
             participation=0.6,
             local=Local(epochs="1..3", batch_size=6, **local),
+            engine="serial",
         )
         for algorithm in (FedProx(rho=0.0), FedAvg())
     )
@@ -97,7 +98,7 @@ def test_scaffolds_second_round_is_not(world: World) -> None:
 def test_fedsgd_is_fedavg_with_one_full_batch_step() -> None:
     data = some_data([8, 10, 6, 12, 8])
     sgd, avg = (
-        simulate(algorithm, model="mlp", data=data, rounds=3, participation=0.6, local=local)
+        simulate(algorithm, model="mlp", data=data, rounds=3, participation=0.6, local=local, engine="serial")
         for algorithm, local in ((FedSGD(), Local()), (FedAvg(), Local(epochs=1, batch_size="full")))
     )
     torch.testing.assert_close(sgd.theta, avg.theta)

@@ -24,6 +24,7 @@ def _simulation(method: Algorithm, store: MemoryStore | None = None) -> Simulati
         participation=0.6,
         weighting="examples",
         seed=3,
+        engine="serial",
         open_store=None if store is None else lambda *_: store,
     )
 

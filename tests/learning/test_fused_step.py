@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -144,3 +145,21 @@ def test_the_loss_of_an_effort_is_the_mean_over_its_steps() -> None:
 def test_the_learning_rate_may_follow_a_schedule() -> None:
     task = _task(learning_rate={"schedule": "step", "before": 0.2, "after": 0.05, "at_round": 3})
     assert [_problem(task, round=round).learning_rate for round in (2, 3)] == [0.2, 0.05]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_trained_on_as_they_are(channels: int) -> None:
+    # However they lie in memory: one step on a full batch is w - lr grad f(w), the gradient from autograd.
+    def convolution() -> nn.Module:
+        layers = nn.Conv2d(channels, 2, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3)
+        return nn.Sequential(*layers).double()
+
+    inputs = torch.randn(5, channels, 6, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    data = PartitionedData(inputs, torch.arange(5) % 3, np.array([0, 5]), None, 3)
+    module = made(convolution)
+    start = nn.utils.parameters_to_vector(module.parameters()).detach().clone()
+    functional.cross_entropy(module(inputs), data.targets).backward()
+    gradient = torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
+    task = learning_task(made(convolution), data, batch_size="full", learning_rate=LEARNING_RATE)
+    w = task.problem(Assignment(0, 1, 1), buffers=task.model.buffers()).solve(start=start)
+    torch.testing.assert_close(w, start - LEARNING_RATE * gradient, rtol=1e-12, atol=1e-14)

@@ -9,11 +9,13 @@ import torch
 from torch import nn
 
 from fedadmm.algorithms import FedADMM, FedAvg, Scaffold
+from fedadmm.core.algorithm import Turnout
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulate import Result, simulate
 from fedadmm.experiments.simulation import ClientScores, Simulation
 from fedadmm.learning.local import Local
+from play import Watched
 from worlds import made, network, some_data
 
 
@@ -23,6 +25,7 @@ def _simulate(model: Any = network, *, algorithm: Any = None, **options: Any) ->
         "rounds": 2,
         "participation": 0.6,
         "local": Local(batch_size=6),
+        "engine": "serial",
     }
     return simulate(algorithm or FedADMM(), model=model, **settings | options)
 
@@ -35,11 +38,14 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_torchs_generator_and_threads_are_left_alone() -> None:
+@pytest.mark.parametrize("engine", ["serial", "workers"])
+def test_torchs_generator_and_threads_are_left_alone(engine: str) -> None:
     torch.manual_seed(17)
     before = torch.get_rng_state()
     threads: list[int] = []
-    result = _simulate(callbacks=[lambda record, simulation: threads.append(torch.get_num_threads())])
+    result = _simulate(
+        engine=engine, callbacks=[lambda record, simulation: threads.append(torch.get_num_threads())]
+    )
     result.evaluate_clients()
     result.model()
     assert torch.equal(torch.get_rng_state(), before)
@@ -134,3 +140,17 @@ def test_weights_by_examples_differ_from_equal_ones_and_unknown_ones_are_refused
     assert not torch.equal(equal, weighted)
     with pytest.raises(InputError, match='weighting=\'size\' is unknown; use "equal" or "examples"'):
         _simulate(weighting="size")
+
+
+def test_weighting_by_examples_weighs_the_turnout_too() -> None:
+    # 8 + 10 + 6 + 12 + 8 = 44 examples in all; three clients take part in each of the two rounds.
+    turnouts: list[Turnout] = []
+    algorithm = Watched(FedAvg(), on_server=turnouts.append)
+    result = _simulate(algorithm=algorithm, weighting="examples")
+    held = np.array([8, 10, 6, 12, 8])
+    first, second = ([*record.clients] for record in result.history)
+    seen = [float(held[first].sum()), float(held[sorted({*first, *second})].sum())]
+    assert turnouts == [
+        (1, float(held[first].sum()), 44.0, seen[0]),
+        (2, float(held[second].sum()), 44.0, seen[1]),
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from fedadmm.core.errors import InputError
 from fedadmm.learning.models import MODELS, build
@@ -109,3 +110,16 @@ def test_a_model_that_cannot_be_made_is_refused(model: Any, shape: tuple[int, ..
     with pytest.raises(InputError) as caught:
         _build(model, shape)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("cnn1", GREY), ("cnn2", COLOUR)])
+def test_a_paper_network_is_convolution_relu_pool_twice_and_two_dense_layers(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    module = _build(name, shape)
+    first, second, hidden, last = (m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Linear))
+    images = torch.randn(3, *shape, generator=torch.Generator().manual_seed(1))
+    x = functional.max_pool2d(torch.relu(first(images)), 2)
+    x = functional.max_pool2d(torch.relu(second(x)), 2)
+    expected = last(torch.relu(hidden(x.flatten(start_dim=1))))
+    torch.testing.assert_close(module(images), expected)

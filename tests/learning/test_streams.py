@@ -100,6 +100,13 @@ def test_dropout_is_off_in_an_evaluation_and_on_again_after_it() -> None:
     task = _dropout_task(seed=0)
     theta = task.model.weights.clone()
     usual = _with_dropout(task)
-    scores = [task.evaluate(theta, buffers=task.model.buffers()) for _ in range(2)]
+    scores = [task.evaluate_client(0, theta, buffers=task.model.buffers()) for _ in range(2)]
     assert scores[0] == scores[1]
+    assert torch.equal(_with_dropout(task), usual)
+
+
+def test_a_model_that_was_handed_over_in_evaluation_mode_trains_with_dropout() -> None:
+    task = _dropout_task(seed=0)
+    usual = _with_dropout(task)
+    task.model.module.eval()
     assert torch.equal(_with_dropout(task), usual)

@@ -11,7 +11,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment
 from fedadmm.data.examples import Examples
 from fedadmm.learning import evaluation
-from fedadmm.learning.evaluation import accuracy, evaluate
+from fedadmm.learning.evaluation import accuracy, batches, combined, score
 from fedadmm.learning.local import Local
 from fedadmm.learning.task import LearningTask
 from worlds import learning_task, made, network, some_data
@@ -99,31 +99,46 @@ def test_an_evaluation_is_the_mean_over_examples_however_they_are_batched(
 ) -> None:
     module = made(network).eval()
     inputs, targets = torch.randn(10, 4, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
-    whole = evaluate(
-        module, Examples(inputs, targets), loss=functional.cross_entropy, metrics={"a": accuracy}
-    )
-    monkeypatch.setattr(evaluation, "BATCH", 4)  # 4, 4 and 2
-    parts = evaluate(
-        module, Examples(inputs, targets), loss=functional.cross_entropy, metrics={"a": accuracy}
-    )
     outputs = module(inputs).detach()
-    assert whole["loss"] == pytest.approx(float(functional.cross_entropy(outputs, targets)), rel=1e-6)
-    assert whole["a"] == pytest.approx(float((outputs.argmax(dim=1) == targets).double().mean()))
-    assert parts == pytest.approx(whole, rel=1e-6)
+    expected = {
+        "loss": float(functional.cross_entropy(outputs, targets)),
+        "accuracy": float((outputs.argmax(dim=1) == targets).double().mean()),
+    }
+    for size, num_parts in ((1000, 1), (4, 3)):  # whole, and in parts of 4, 4 and 2
+        monkeypatch.setattr(evaluation, "BATCH", size)
+        parts = batches(Examples(inputs, targets))
+        assert len(parts) == num_parts
+        scores = [
+            score(module, part, loss=functional.cross_entropy, metrics={"accuracy": accuracy})
+            for part in parts
+        ]
+        assert combined(scores) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_an_evaluation_leaves_the_mode_and_the_buffers_as_they_were(training: bool) -> None:
     module = made(network).train(training)
     before = [buffer.clone() for buffer in module.buffers()]
-    evaluate(
-        module, Examples(torch.randn(6, 4), torch.arange(6) % 3), loss=functional.cross_entropy, metrics={}
-    )
+    examples = Examples(torch.randn(6, 4), torch.arange(6) % 3)
+    score(module, examples, loss=functional.cross_entropy, metrics={})
     assert module.training is training
     assert all(map(torch.equal, module.buffers(), before))
 
 
-def test_a_task_without_test_examples_has_no_scores() -> None:
+def test_an_evaluation_is_of_the_theta_and_the_buffers_that_it_is_given() -> None:
+    task = learning_task(made(network), some_data([8, 8]))
+    theta, buffers = task.model.weights.clone(), task.model.buffers()
+    usual = task.evaluate_client(0, theta, buffers=buffers)
+    task.model.load(torch.zeros_like(theta))  # whatever was trained in between
+    moved = buffers._replace(floats=buffers.floats + 1.0)
+    assert task.evaluate_client(0, theta, buffers=moved)["loss"] != usual["loss"]
+    assert task.evaluate_client(0, theta + 1.0, buffers=buffers)["loss"] != usual["loss"]
+    assert task.evaluate_client(0, theta, buffers=buffers) == usual
+
+
+def test_a_task_without_test_examples_has_nothing_to_evaluate() -> None:
     data = some_data([8])
-    task = learning_task(made(network), type(data)(data.inputs, data.targets, data.offsets, None, 3))
-    assert task.evaluate(task.model.weights.clone(), buffers=task.model.buffers()) == {}
+    assert learning_task(made(network), data).num_parts == 1
+    without = type(data)(data.inputs, data.targets, data.offsets, None, 3)
+    assert learning_task(made(network), without).num_parts == 0
+    assert combined([]) == {}

@@ -114,6 +114,28 @@ def _work(pickled: bytes, round: int, clients: list[int]) -> None:
         file.stage(round, client, a_state(client, round))
 
 
+def test_a_forked_worker_opens_the_file_for_itself_and_its_parent_goes_on(tmp_path: Path) -> None:
+    parent = start(_fork_and_work, tmp_path / "state")
+    parent.join(60)
+    assert parent.exitcode == 0
+
+
+def _fork_and_work(folder: Path) -> None:
+    store = disk_store(folder)
+    play(store, [[1, 2]])
+    for round in (2, 3):
+        child = os.fork()
+        if not child:
+            _work(pickle.dumps(store.file), round, [5])
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert identical(store.get(1), a_state(1, 1))
+        store.commit(a_progress(round), clients=[5], record={"round": round})
+        assert identical(store.get(5), a_state(5, round))
+    with store.file.reading():  # the parent's own reader is known, so nobody writes over what it reads
+        assert str(os.getpid()) in store.file._env.readers()
+
+
 def test_workers_killed_while_they_read_and_write_hold_nothing_up(tmp_path: Path) -> None:
     store = disk_store(tmp_path / "state")
     play(store, [[1, 3]] * 3)

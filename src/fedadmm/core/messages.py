@@ -32,7 +32,7 @@ def _is_finite(vector: torch.Tensor) -> bool:
 class MeanInOrder:
     """A weighted mean of messages, summed over a binary tree whose shape depends on their number alone.
 
-    Partial sums of equal height are merged at once, so n messages never hold more than log2(n) vectors,
+    Partial sums of equal height are merged at once, so n messages never hold more than log2(n + 1) vectors,
     and the same messages in the same order give the same bits wherever they were computed.
     """
 

@@ -83,9 +83,12 @@ def visit_client(
     newcomer = state is None
     if state is None:
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
+    before = problem.effort().buffers.floats
     upload, state = algorithm.client_update(download, state, problem)
     effort = problem.effort()
-    finite = is_finite(upload) and is_finite(state) and is_finite((effort.buffers.floats,))
+    after = effort.buffers.floats
+    # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
+    finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
     return Visit(client, upload, effort, newcomer, finite), state
 
 
@@ -99,10 +102,11 @@ def run_round(
 ) -> tuple[Progress, Tally]:
     """Apply the visits of one round, which come in rising order of their clients' ids."""
     uploads, buffers = MeanInOrder(), MeanInOrder()
-    integers = progress.buffers.integers
+    floats, integers = progress.buffers
     applied: list[int] = []
     refused: list[int] = []
     efforts: list[Effort] = []
+    losses: list[float] = []
     seen = progress.seen
     bytes_up = bytes_down = 0
     down = num_bytes(algorithm.download(progress.server)) + num_bytes(progress.buffers)
@@ -115,24 +119,27 @@ def run_round(
             refused.append(visit.client)
             continue
         uploads.add(visit.upload, weight=weight(visit.client))
-        buffers.add((visit.effort.buffers.floats,), weight=weight(visit.client))
+        if floats.numel():
+            buffers.add((visit.effort.buffers.floats,), weight=weight(visit.client))
         if not applied:
             integers = visit.effort.buffers.integers
         if visit.newcomer:
             seen += weight(visit.client)
         applied.append(visit.client)
+        losses.append(visit.effort.loss)
 
-    server, floats = progress.server, progress.buffers.floats
+    server = progress.server
     if applied:
         turnout = Turnout(progress.round + 1, uploads.weight, registered, seen)
         server = algorithm.server_update(server, uploads.mean(), turnout)
-        (floats,) = buffers.mean()
+        if floats.numel():
+            (floats,) = buffers.mean()
     return (
         Progress(progress.round + 1, server, Buffers(floats, integers), seen),
         Tally(
             tuple(applied),
             tuple(refused),
-            sum(e.loss for e in efforts) / len(efforts) if efforts else None,
+            sum(losses) / len(losses) if losses else None,
             sum(e.steps for e in efforts),
             sum(e.gradient_evaluations for e in efforts),
             bytes_up,

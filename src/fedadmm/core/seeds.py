@@ -1,8 +1,11 @@
 """Named random streams: the same (seed, purpose, indices) gives the same numbers, whatever ran before."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 
 def stream_key(seed: int, purpose: str, *indices: int) -> int:
@@ -13,7 +16,19 @@ def stream_key(seed: int, purpose: str, *indices: int) -> int:
 
 def stream(seed: int, purpose: str, *indices: int) -> np.random.Generator:
     """Return the random stream of a purpose, such as `stream(seed, "batches", round, client, epoch)`."""
-    return np.random.Generator(np.random.Philox(key=stream_key(seed, purpose, *indices)))
+    key: Any = _Key(stream_key(seed, purpose, *indices))
+    return np.random.Generator(np.random.Philox(key))
+
+
+class _Key(ISeedSequence):
+    """A key of Philox in the place of a seed: given as `key`, numpy would first ask the machine for entropy."""
+
+    def __init__(self, key: int) -> None:
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: object = None) -> npt.NDArray[np.uint64]:
+        """Return the key as it is."""
+        return np.array([self._key & 0xFFFF_FFFF_FFFF_FFFF, self._key >> 64], dtype=np.uint64)
 
 
 def torch_seed(seed: int, purpose: str, *indices: int) -> int:

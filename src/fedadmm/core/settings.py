@@ -2,7 +2,7 @@
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo
 
 from fedadmm.core.errors import InputError
 
@@ -21,6 +21,13 @@ class Settings(BaseModel):
     def replace(self, **changes: Any) -> Self:
         """Return these settings with some values changed, and all of them checked again."""
         return type(self)(**{key: getattr(self, key) for key in type(self).model_fields} | changes)
+
+
+def at_least_one(value: int | None, info: ValidationInfo) -> int | None:
+    """Validate a count, which may be left open."""
+    if value is not None and value < 1:
+        raise InputError(f"{info.field_name}={value} is out of range; use a whole number from 1 on")
+    return value
 
 
 def _sentence(error: ValidationError, *, known: list[str]) -> str:

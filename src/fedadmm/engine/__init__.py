@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.round import Assignment, Buffers, Visit
 from fedadmm.core.store import Store
-from fedadmm.engine.serial import SerialEngine, Task
+from fedadmm.engine.choice import Choice, EngineName, choose
+from fedadmm.engine.serial import SerialEngine
+from fedadmm.engine.stacked import StackableTask, StackedEngine
 from fedadmm.engine.workers import WorkersEngine
 
-EngineName = Literal["workers", "serial"]
+__all__ = ["Choice", "Engine", "EngineName", "choose", "make_engine"]
 
 
 class Engine(Protocol):
@@ -32,16 +34,18 @@ class Engine(Protocol):
 
 
 def make_engine(
-    name: EngineName,
+    choice: Choice,
     algorithm: Algorithm[Any, Any, Any],
-    task: Task,
+    task: StackableTask,
     store: Store,
     *,
     initial: Vector,
     num_workers: int | None,
 ) -> Engine:
-    """Return an engine by its name; `num_workers` is one per core if None."""
-    if name == "serial":
+    """Return the chosen engine; `num_workers` is one per core if None."""
+    if choice.name == "serial":
         return SerialEngine(algorithm, task, store, initial=initial)
+    if choice.name == "stacked":
+        return StackedEngine(algorithm, task, store, initial=initial)
     cores = num_workers or len(os.sched_getaffinity(0))
     return WorkersEngine(algorithm, task, store, initial=initial, num_workers=cores)

@@ -6,6 +6,7 @@ import pickle
 import signal
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -36,6 +37,7 @@ class Pool:
     def __init__(self, setup: Setup, *, num_workers: int, start_method: str | None = None) -> None:
         context = multiprocessing.get_context(start_method)
         self._workers = [_Worker(setup, context) for _ in range(num_workers)]
+        weakref.finalize(self, _close, self._workers)
 
     def run(self, jobs: Sequence[Any], *, costs: Sequence[float], window: int) -> Iterator[Any]:
         """Yield the answers to the jobs, in their order.
@@ -70,8 +72,7 @@ class Pool:
 
     def close(self) -> None:
         """End the processes."""
-        for worker in self._workers:
-            worker.close()
+        _close(self._workers)
 
     def pids(self) -> list[int]:
         """Return the ids of the processes."""
@@ -136,6 +137,11 @@ class _Worker:
         self.connection.close()
         self.process.kill()
         self.process.join()
+
+
+def _close(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.close()
 
 
 def _work(connection: Connection, parent: int, setup: Setup) -> None:

@@ -13,7 +13,7 @@ from fedadmm.algorithms import ALGORITHMS, FedADMM
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.naming import import_named
-from fedadmm.core.settings import Settings
+from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
 from fedadmm.engine import EngineName
 from fedadmm.experiments.simulation import Weighting
@@ -42,12 +42,7 @@ class DataSettings(Settings):
         None  # share of the training examples that takes the place of the test examples
     )
 
-    @field_validator("num_clients", "shards_per_client")
-    @classmethod
-    def _check_counts(cls, value: int | None, info: Any) -> int | None:
-        if value is not None and value < 1:
-            raise InputError(f"{info.field_name}={value} is out of range; use a whole number from 1 on")
-        return value
+    _check_counts = field_validator("num_clients", "shards_per_client")(at_least_one)
 
 
 class StateSettings(Settings):
@@ -88,12 +83,7 @@ class Experiment(Settings):
     def _write_algorithm(self, value: Algorithm[Any, Any, Any]) -> dict[str, Any]:
         return algorithm_to_table(value)
 
-    @field_validator("rounds", "workers")
-    @classmethod
-    def _check_counts(cls, value: int | None, info: Any) -> int | None:
-        if value is not None and value < 1:
-            raise InputError(f"{info.field_name}={value} is out of range; use a whole number from 1 on")
-        return value
+    _check_counts = field_validator("rounds", "workers")(at_least_one)
 
     @field_validator("target")
     @classmethod

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ from torch import nn
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
+
+
+PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
 
 
 class StoredModel(NamedTuple):
@@ -149,12 +153,16 @@ class RunFolder:
             ) from error
 
     def _flock(self, handle: IO[str], kind: int) -> None:
-        try:
-            fcntl.flock(handle, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"{self.path} is in use by another process; wait for it, or give another --out"
-            ) from None
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise InputError(
+                        f"{self.path} is in use by another process; wait for it, or give another --out"
+                    ) from None
+            time.sleep(0.02)
 
 
 def _line(record: Record) -> str:

@@ -18,7 +18,7 @@ from fedadmm.core.participation import Chooser, Chosen, Devices, Independent, Pa
 from fedadmm.core.round import Assignment, Progress, run_round
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
-from fedadmm.engine import Engine, EngineName, make_engine
+from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.experiments.records import Record
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
 from fedadmm.learning.flat import independent_copy
@@ -119,6 +119,7 @@ class Simulation:
                 seed=seed,
                 device=device,
             )
+            self.engine = choose(engine, self._task)
         initial = self._task.model.weights.clone()
         server = algorithm.init_server(initial)
         kinds = kinds_of(algorithm, initial)
@@ -127,7 +128,7 @@ class Simulation:
         self.progress = self._store.progress() or Progress(0, server, self._task.model.buffers(), 0.0)
         self.history = [Record.from_json(table) for table in self._store.records()]
         self._engine: Engine = make_engine(
-            engine, algorithm, self._task, self._store, initial=initial, num_workers=workers
+            self.engine, algorithm, self._task, self._store, initial=initial, num_workers=workers
         )
         self.num_parameters = initial.numel()
 

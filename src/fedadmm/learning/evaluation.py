@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fedadmm.data.examples import Examples
+from fedadmm.learning.flat import channels_last
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of (outputs, targets): their mean loss
 Metric = Callable[
@@ -33,7 +34,7 @@ def score(module: nn.Module, examples: Examples, *, loss: Loss, metrics: Mapping
     """Return the mean loss and each metric's mean over one batch, in evaluation mode."""
     training = module.training
     module.eval()
-    outputs = module(examples.inputs)
+    outputs = module(channels_last(examples.inputs))
     module.train(training)
     functions = {"loss": loss, **metrics}
     means = {name: float(function(outputs, examples.targets)) for name, function in functions.items()}

@@ -1,7 +1,7 @@
 """A network, its loss and a federation's data, as the problems of its clients."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +17,9 @@ from fedadmm.learning.evaluation import Loss, Metric, Scores, batches, combined,
 from fedadmm.learning.flat import FlatModel, independent_copy
 from fedadmm.learning.local import Local
 from fedadmm.learning.sgd import SGDProblem
+from fedadmm.learning.stack import StackedProblem, stack_size
+from fedadmm.learning.stack_batches import joined
+from fedadmm.learning.stack_gradients import check_stackable
 
 
 class FederatedData(Protocol):
@@ -64,6 +67,43 @@ class LearningTask:
             loss=self._loss,
             seed=self._seed,
         )
+
+    def stack(self, assignments: Sequence[Assignment], *, buffers: Buffers) -> StackedProblem:
+        """Return the problems of several clients in a round as one."""
+        self.model.load_buffers(buffers)
+        self.model.module.train()
+        clients = [assignment.client for assignment in assignments]
+        examples, starts = joined(self.data, clients)
+        return StackedProblem(
+            self.model,
+            examples,
+            starts=starts,
+            counts=self.data.num_examples[clients],
+            assignments=assignments,
+            buffers=buffers,
+            local=self._local,
+            loss=self._loss,
+            seed=self._seed,
+        )
+
+    def stack_size(self, assignments: Sequence[Assignment]) -> int:
+        """Return how many clients of a round may be stacked at a time."""
+        counts = self.data.num_examples[[assignment.client for assignment in assignments]]
+        return stack_size(
+            counts,
+            epochs=max(assignment.epochs for assignment in assignments),
+            num_parameters=self.num_parameters,
+            example_bytes=self.data.client(assignments[0].client).inputs[0].nbytes,
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of trainable parameters."""
+        return self.model.weights.numel()
+
+    def check_stackable(self) -> None:
+        """Refuse a network or a loss of which no stack can be made."""
+        check_stackable(self.model, self._loss, self._on_device(self.data.client(0)))
 
     def cost(self, assignment: Assignment) -> float:
         """Return the number of example gradients that a client's epochs take, for a fair share of the work."""

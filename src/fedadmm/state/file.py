@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import struct
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,8 +59,10 @@ class StateFile:
                 lock=not readonly,  # a reader of a folder at rest; it may be on a disk that cannot be written
                 readahead=False,
                 create=False,
+                max_spare_txns=0,  # no reader's slot is held between two reads, so a fork inherits none
             )
             self._tables = {name: self._env.open_db(name.encode(), create=False) for name in TABLES}
+        _open_here.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.folder, *self._arguments)
@@ -126,6 +129,11 @@ class StateFile:
             ) from error
         except (lmdb.Error, OSError) as error:
             raise unusable(self.folder, error) from error
+
+
+# LMDB's file must not be used across a fork: a child lets go of what it inherits, and may then open it for itself.
+_open_here: weakref.WeakSet[StateFile] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_open_here)])
 
 
 class Tables:

@@ -1,0 +1,44 @@
+"""Kill a run 200 times at random instants, resume it each time, and compare it with one that was never killed.
+
+python benchmarks/kills.py --kills 200 --engine serial
+"""
+
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+sys.path += [str(Path(__file__).parents[1] / "tests" / part) for part in ("", "experiments")]
+
+from killed_runs import Workplace
+
+
+def main(
+    kills: Annotated[int, typer.Option(help="How many kills at least.")] = 200,
+    engine: Annotated[str, typer.Option(help="serial or workers.")] = "serial",
+    seed: int = 0,
+) -> None:
+    """Kill runs until there were enough kills."""
+    began, rng, done, runs = time.perf_counter(), random.Random(seed), 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        place = Workplace.made(Path(folder))
+        assert place.run("whole") == 0, place.said
+        whole = place.result("whole")
+        while done < kills:
+            runs += 1
+            done += place.killed_again_and_again(f"run{runs}", f"engine={engine}", rng=rng)
+            same = place.result(f"run{runs}") == whole
+            print(f"{done:4} kills, {runs:3} runs, {'the same bytes' if same else 'OTHER BYTES'}", flush=True)
+            if not same:
+                raise SystemExit(1)
+    print(
+        f"{done} kills in {runs} runs, {time.perf_counter() - began:.0f} s: model and records are the same bytes"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,152 @@
+"""Clients as one tensor program, for models so small that Python is the cost.
+
+An algorithm runs unchanged: the server's vectors are [d], a client's [K, d], and its scalars [K, 1]. Sums are grouped
+otherwise than in the serial engine, so results agree to rounding, not to the bit.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.messages import is_finite
+from fedadmm.core.round import Assignment, Buffers, Effort, Visit
+from fedadmm.core.store import Store
+from fedadmm.engine.serial import SerialEngine, Task
+from fedadmm.engine.shared import probe_upload
+
+FREED_AND_KEPT = (32 << 20) - 4096  # bytes
+
+
+class Stack(Protocol):
+    """The problems of K clients, as a LocalProblem with scalars [K, 1]."""
+
+    @property
+    def assignments(self) -> Sequence[Assignment]:
+        """The clients in the order in which they stand in the stack."""
+        ...
+
+    def efforts(self) -> list[Effort]: ...
+
+
+class StackableTask(Task, Protocol):
+    """A task whose clients can be solved together."""
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of trainable parameters."""
+        ...
+
+    def stack(self, assignments: Sequence[Assignment], *, buffers: Buffers) -> Stack:
+        """Return the problems of several clients in a round as one."""
+        ...
+
+    def stack_size(self, assignments: Sequence[Assignment]) -> int:
+        """Return how many clients of a round may be stacked at a time."""
+        ...
+
+    def check_stackable(self) -> None:
+        """Refuse a task of which no stack can be made."""
+        ...
+
+
+class StackedEngine:
+    """Runs client updates in stacks of bounded memory."""
+
+    def __init__(
+        self, algorithm: Algorithm[Any, Any, Any], task: StackableTask, store: Store, *, initial: Vector
+    ) -> None:
+        self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
+        self._one_by_one = SerialEngine(algorithm, task, store, initial=initial)
+        download = algorithm.download(algorithm.init_server(initial))
+        self._upload_form = probe_upload(algorithm, download, initial)
+        # glibc gives a freed block back to the kernel, and every page of the next one is then a fault, unless it has
+        # seen larger blocks come and go. Let it see one of 32 MB, the largest that it learns from.
+        torch.empty(FREED_AND_KEPT, dtype=torch.uint8)
+
+    def visits(
+        self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
+    ) -> Iterator[Visit]:
+        """Yield the answers of the assigned clients, in the order of the assignments."""
+        if not assignments:
+            return
+        num_stacks = -(-len(assignments) // self._task.stack_size(assignments))
+        size = -(-len(assignments) // num_stacks)
+        for first in range(0, len(assignments), size):
+            part = assignments[first : first + size]
+            visits = self._visit(download, self._task.stack(part, buffers=buffers))
+            yield from (visits[assignment.client] for assignment in part)
+
+    def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
+        """Return loss and metrics on the test examples; nothing where there are none."""
+        return self._one_by_one.evaluate(download, buffers=buffers)
+
+    def close(self) -> None:
+        """Do nothing: nothing was started."""
+
+    def _visit(self, download: Any, problem: Any) -> dict[int, Visit]:
+        algorithm = self._algorithm
+        clients = [assignment.client for assignment in problem.assignments]
+        found = [self._store.get(client) for client in clients]
+        fresh = algorithm.init_client(self._initial if algorithm.newcomer == "initial" else download.theta)
+        before = stacked([fresh if state is None else state for state in found], like=download.theta)
+        upload, after = algorithm.client_update(download, before, problem)
+        finite = _finite_rows((*upload, *after), len(clients))
+        uploads = unstacked(upload, len(clients), form=self._upload_form)
+        states = unstacked(after, len(clients), form=fresh)
+        rows = zip(clients, uploads, problem.efforts(), found, finite, strict=True)
+        round = problem.round
+        for client, state, ok in zip(clients, states, finite, strict=True):
+            if ok:
+                self._store.stage(round, client, state)
+        return {
+            client: Visit(client, own, effort, state is None, ok) for client, own, effort, state, ok in rows
+        }
+
+
+def stacked(messages: Sequence[Message], *, like: Vector) -> Any:
+    """Return messages of one form as one: vectors [K, d], numbers [K, 1]."""
+    columns = (_stacked_field(list(column), like) for column in zip(*messages, strict=True))
+    return type(messages[0])(*columns)
+
+
+def _stacked_field(column: list[Any], like: Vector) -> Any:
+    first = column[0]
+    if first is None:
+        return None
+    if isinstance(first, torch.Tensor):
+        rows = torch.stack(column)
+        return rows if rows.ndim > 1 else rows[:, None]
+    kind = like.dtype if isinstance(first, float) else None
+    return torch.tensor(column, dtype=kind, device=like.device)[:, None]
+
+
+def unstacked(message: Message, num_clients: int, *, form: Message) -> list[Message]:
+    """Return the message of each client; what is not stacked is the same for all. `form` is that of one message."""
+    fields = [_rows(field, num_clients, like) for field, like in zip(message, form, strict=True)]
+    if not fields:
+        return [message] * num_clients
+    return [type(message)(*row) for row in zip(*fields, strict=True)]
+
+
+def _rows(field: Any, num_clients: int, like: Any) -> Sequence[Any]:
+    if not isinstance(field, torch.Tensor):
+        return [field] * num_clients
+    if isinstance(like, torch.Tensor):
+        return field.expand(num_clients, *like.shape).unbind() if like.ndim else field.reshape(-1).unbind()
+    return field.expand(num_clients, 1).flatten().tolist()
+
+
+def _finite_rows(fields: Message, num_clients: int) -> list[bool]:
+    """Return for each client whether no field of its own holds a NaN or an infinity."""
+    finite = torch.ones(num_clients, dtype=torch.bool)
+    for field in fields:
+        if isinstance(field, torch.Tensor) and field.ndim > 1:
+            rows = torch.isfinite(
+                field.sum(dim=1)
+            )  # a finite sum proves finite terms; large ones may overflow it
+            finite &= (rows if rows.all() else torch.isfinite(field).all(dim=1)).cpu()
+        else:
+            finite &= is_finite((field,))
+    return finite.tolist()

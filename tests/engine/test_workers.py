@@ -1,0 +1,222 @@
+"""The workers engine gives the serial engine's bytes, whatever becomes of a worker."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from fedadmm import FedADMM, FedAvg, InputError, Local, Simulation
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.engine.pool import Pool
+from fedadmm.engine.workers import WorkersEngine
+from fedadmm.state.disk import DiskStore
+from methods import METHODS
+from play import identical
+from worlds import made, network, some_data
+
+SIZES = [8, 10, 6, 12, 8, 14, 6, 8]
+
+
+def _simulation(method: Algorithm, *, folder: Any = None, **options: Any) -> Simulation:
+    def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
+        return DiskStore(folder, kinds=kinds, identity={}, initial=initial)
+
+    return Simulation(
+        method,
+        model=made(network),
+        data=some_data(SIZES),
+        local=Local(epochs="1..3", batch_size=6),
+        participation=0.75,
+        weighting="examples",
+        seed=3,
+        open_store=on_disk if folder else None,
+        **options,
+    )
+
+
+def _outcome(simulation: Simulation, *, rounds: int = 3) -> Any:
+    for _ in range(rounds):
+        simulation.advance()
+    simulation.close()
+    records = [{**record.to_json(), "seconds": 0} for record in simulation.history]
+    states = {client: simulation._store.get(client) for client in simulation._store}
+    return tuple(simulation.progress), states, records
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_workers_give_the_bytes_of_one_process(name: str) -> None:
+    serial = _outcome(_simulation(METHODS[name], engine="serial"))
+    assert identical(_outcome(_simulation(METHODS[name], engine="workers", workers=2)), serial)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_neither_the_number_of_workers_nor_the_store_shows_in_the_result(workers, on_disk, tmp_path) -> None:
+    method = METHODS["fedadmm, seen, rho rising"]
+    serial = _outcome(_simulation(method, engine="serial"))
+    folder = tmp_path / "state" if on_disk else None
+    assert identical(_outcome(_simulation(method, engine="workers", workers=workers, folder=folder)), serial)
+
+
+def test_a_worker_that_is_killed_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    serial = _outcome(_simulation(FedADMM(), engine="serial"))
+    simulation = _simulation(FedADMM(), engine="workers", workers=2, folder=tmp_path / "state")
+    pool: Pool = simulation._engine.pool
+    passed_on = pool.run
+    killed = []
+
+    def run_and_kill(*arguments: Any, **options: Any) -> Any:
+        for answer in passed_on(*arguments, **options):
+            victim = pool.pids()[len(killed) % 2]
+            if len(killed) < 6:
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+            yield answer
+
+    monkeypatch.setattr(pool, "run", run_and_kill)
+    assert identical(_outcome(simulation), serial)
+    assert len(killed) == 6
+
+
+def _sometimes_deadly(job: Any) -> Any:
+    if job == "deadly":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return job
+
+
+def _deadly_setup() -> Any:
+    return _sometimes_deadly
+
+
+def test_a_job_that_kills_every_worker_ends_the_run_with_a_sentence() -> None:
+    pool = Pool(_deadly_setup, num_workers=2)
+    answers = pool.run(["a", "deadly", "b"], costs=[1, 1, 1], window=3)
+    with pytest.raises(InputError, match=r"deadly ended 3 worker processes .*use fewer workers"):
+        list(answers)
+    assert list(pool.run(["c", "d"], costs=[1, 1], window=2)) == ["c", "d"]
+    pool.close()
+
+
+class OddError(Exception):
+    """An exception that does not survive pickling."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__("odd")
+
+
+def _raising(job: Any) -> Any:
+    if job == "value":
+        raise ValueError("no such value")
+    if job == "odd":
+        raise OddError(1, 2)
+    return job
+
+
+def _raising_setup() -> Any:
+    return _raising
+
+
+def test_what_a_worker_raises_arrives_whole_and_the_pool_goes_on() -> None:
+    pool = Pool(_raising_setup, num_workers=2)
+    with pytest.raises(ValueError, match="no such value") as caught:
+        list(pool.run(["a", "value", "b", "c"], costs=[1] * 4, window=2))
+    assert "in _raising" in caught.value.__notes__[0]
+    with pytest.raises(RuntimeError, match="OddError: odd"):
+        list(pool.run(["odd"], costs=[1], window=1))
+    assert list(pool.run(["d", "e"], costs=[1, 1], window=2)) == ["d", "e"]
+    pool.close()
+
+
+def _slow(job: float) -> tuple[float, float]:
+    began = time.monotonic()
+    time.sleep(job)
+    return began, job
+
+
+def _slow_setup() -> Any:
+    return _slow
+
+
+def test_the_longest_of_the_window_starts_first_and_answers_come_in_order() -> None:
+    pool = Pool(_slow_setup, num_workers=1)
+    jobs = [0.01, 0.02, 0.05, 0.03]
+    answers = list(pool.run(jobs, costs=jobs, window=3))
+    pool.close()
+    assert [job for _, job in answers] == jobs
+    # Of the first three the third is the longest; the fourth is out of the window until the first has been passed on.
+    started = sorted(range(4), key=lambda n: answers[n][0])
+    assert started == [2, 1, 0, 3]
+
+
+def _failing_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    if outputs.requires_grad and len(targets) == 6:
+        raise ZeroDivisionError("the user's own mistake")
+    return functional.cross_entropy(outputs, targets)
+
+
+def test_a_users_exception_leaves_the_run_as_it_was() -> None:
+    simulation = _simulation(FedAvg(), engine="workers", workers=2, loss=_failing_loss)
+    theta = simulation.theta.clone()
+    for _ in range(2):  # and again: the pool is not left half-way
+        with pytest.raises(ZeroDivisionError, match="the user's own mistake"):
+            simulation.advance()
+    simulation.close()
+    assert torch.equal(simulation.theta, theta)
+    assert simulation.history == []
+
+
+SCRIPT = """
+import sys
+import torch
+from fedadmm import FedADMM, Local, federate, load, simulate
+
+GUARD
+    torch.multiprocessing.set_start_method(sys.argv[1], force=True)
+    data = federate(load("digits"), num_clients=20, partition="iid", seed=0)
+    options = dict(model="softmax_regression", data=data, rounds=2, participation=0.5, local=Local(epochs=1))
+    runs = [simulate(FedADMM(), engine=e, workers=2, **options) for e in ("serial", "workers")]
+    assert torch.equal(runs[0].theta, runs[1].theta)
+    print("identical")
+"""
+
+
+def _script(tmp_path: Any, start_method: str, *, guarded: bool) -> subprocess.CompletedProcess[str]:
+    guard = 'if __name__ == "__main__":' if guarded else "if True:"
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT).replace("GUARD", guard))
+    return subprocess.run(
+        [sys.executable, script, start_method], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("start_method", "guarded"), [("fork", True), ("fork", False), ("spawn", True)])
+def test_scripts_run_under_fork_and_spawn(tmp_path, start_method, guarded) -> None:
+    done = _script(tmp_path, start_method, guarded=guarded)
+    assert done.stdout.strip() == "identical", done.stderr
+
+
+@pytest.mark.slow
+def test_a_spawning_script_without_a_main_guard_is_told_what_to_do(tmp_path) -> None:
+    done = _script(tmp_path, "spawn", guarded=False)
+    assert done.returncode != 0
+    assert 'put its calls under if __name__ == "__main__"' in done.stderr
+
+
+def test_workers_end_with_the_simulation() -> None:
+    simulation = _simulation(FedAvg(), engine="workers", workers=2)
+    simulation.advance()
+    engine = simulation._engine
+    assert isinstance(engine, WorkersEngine)
+    pids = engine.pool.pids()
+    del engine, simulation
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
