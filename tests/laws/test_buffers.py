@@ -88,7 +88,7 @@ def test_an_infinite_buffer_that_training_leaves_alone_refuses_nobody() -> None:
     task = learning_task(module, some_data([8, 10, 6, 12, 8]))
     play = Play(FedAvg(), task, task.model.weights.clone(), num_clients=5, buffers=task.model.buffers())
     assert play.round([0, 1]).refused == ()
-    assert play.progress.buffers.floats[-1] == -torch.inf
+    assert int(torch.isneginf(play.progress.buffers.floats).sum()) == 1
 
 
 def test_a_message_costs_what_its_fields_take() -> None:
