@@ -107,7 +107,7 @@ def compare_command(
             raise typer.Exit(130)
     runs = [read_run(folder) for folder in folders]
     first = experiments[0]
-    target = "" if first.target is None else f", target accuracy {first.target:g}"
+    target = "" if first.target is None else f"; rounds and upload to reach accuracy {first.target:g}"
     title = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
     console.print(comparison_table(runs, title=title))
     if remark := load_plan(plan).remark.strip():
@@ -198,7 +198,11 @@ def show_command(
         table.add_row(*("-" if record[c] is None else f"{record[c]:.4g}" for c in columns))
     console.print(table)
     if data.rounds:
-        console.print(comparison_table([data], title="Outcome"))
+        console.print(
+            comparison_table(
+                [data], title="Outcome: rounds and upload to the target, final and best accuracy"
+            )
+        )
 
 
 def _experiments(

@@ -1,5 +1,6 @@
 """What a person sees while a run goes on, and how Ctrl-C ends it."""
 
+import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
+from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedadmm.experiments.experiment import Experiment
@@ -55,7 +57,7 @@ def run_with_progress(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress, interruption.watched():
+    with Progress(*columns, console=console) as progress, interruption.watched(), _log_shown():
         label = experiment.label or experiment.algorithm_name
         task = progress.add_task(label, total=experiment.rounds, accuracy="")
 
@@ -72,3 +74,18 @@ def run_with_progress(
             return not interruption.asked
 
         return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round)
+
+
+@contextmanager
+def _log_shown() -> Iterator[None]:
+    """Show what the library says of its choices, such as the engine that "auto" picked."""
+    logger = logging.getLogger("fedadmm")
+    handler = RichHandler(console=console, show_time=False, show_level=False, show_path=False)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)

@@ -186,6 +186,21 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_afterwards(
     assert place.result(out) == whole
 
 
+def test_a_file_that_cannot_be_written_is_one_sentence_and_the_run_goes_on_afterwards(
+    place: Workplace, whole: Result, out: str
+) -> None:
+    assert place.run(out, "--rounds", 5) == 0
+    lines = place.run_folder(out) / "rounds.jsonl"
+    lines.unlink()
+    lines.mkdir()
+    assert place.run(out) == 2
+    assert f"cannot write {lines}: Is a directory; mend that" in place.said
+    assert "Traceback" not in place.said
+    lines.rmdir()
+    assert place.run(out) == 0
+    assert place.result(out) == whole
+
+
 def test_a_folder_that_cannot_be_written_is_one_sentence(place: Workplace) -> None:
     # A file where a folder should be: it refuses root too, whom permissions do not stop.
     (place.folder / "file").write_text("")

@@ -47,6 +47,7 @@ class Visit(NamedTuple):
     effort: Effort
     newcomer: bool  # never applied before this round
     finite: bool  # else refused: it leaves no trace
+    mean_of: tuple[int, ...] | None = None  # whose mean upload and buffers are; None: its own, (): in another visit
 
 
 class Progress(NamedTuple):
@@ -118,9 +119,11 @@ def run_round(
         if not visit.finite:
             refused.append(visit.client)
             continue
-        uploads.add(visit.upload, weight=weight(visit.client))
-        if floats.numel():
-            buffers.add((visit.effort.buffers.floats,), weight=weight(visit.client))
+        members = (visit.client,) if visit.mean_of is None else visit.mean_of
+        if members:
+            uploads.add(visit.upload, weight=sum(map(weight, members)))
+        if members and floats.numel():
+            buffers.add((visit.effort.buffers.floats,), weight=sum(map(weight, members)))
         if not applied:
             integers = visit.effort.buffers.integers
         if visit.newcomer:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+import torch
+
 from fedadmm.core.algorithm import Message
 from fedadmm.core.round import Progress
 
@@ -13,6 +15,11 @@ class Store(Protocol):
     A state is written ahead with `stage` while others still train, and counts once its round is committed.
     A client that was never committed costs nothing.
     """
+
+    @property
+    def float_type(self) -> torch.dtype | None:
+        """What the float32 vectors of a state are kept as, None for what they are."""
+        ...
 
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""

@@ -1,7 +1,7 @@
 """How client updates are run."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from fedadmm.core.algorithm import Algorithm, Vector
@@ -40,6 +40,7 @@ def make_engine(
     store: Store,
     *,
     initial: Vector,
+    weight: Callable[[int], float],
     num_workers: int | None,
 ) -> Engine:
     """Return the chosen engine; `num_workers` is one per core if None."""
@@ -47,5 +48,11 @@ def make_engine(
         return SerialEngine(algorithm, task, store, initial=initial)
     if choice.name == "stacked":
         return StackedEngine(algorithm, task, store, initial=initial)
+    if choice.name == "ray":
+        from fedadmm.engine.ray import RayEngine  # an extra
+
+        return RayEngine(
+            algorithm, task, store, initial=initial, weight=weight, num_shares=num_workers
+        )
     cores = num_workers or len(os.sched_getaffinity(0))
     return WorkersEngine(algorithm, task, store, initial=initial, num_workers=cores)

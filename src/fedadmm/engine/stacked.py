@@ -38,6 +38,11 @@ class StackableTask(Task, Protocol):
         """The number of trainable parameters."""
         ...
 
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether the model has convolutions, which gain little in a stack."""
+        ...
+
     def stack(self, assignments: Sequence[Assignment], *, buffers: Buffers) -> Stack:
         """Return the problems of several clients in a round as one."""
         ...

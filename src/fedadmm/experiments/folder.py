@@ -15,9 +15,9 @@ from safetensors.torch import save
 from torch import nn
 
 from fedadmm.core.errors import InputError
+from fedadmm.engine import Choice
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
-
 
 PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
 
@@ -48,7 +48,10 @@ class StoredModel(NamedTuple):
 
 
 class RunFolder:
-    """experiment.toml, rounds.jsonl (a line per round), model.safetensors, and the state that a resume needs."""
+    """experiment.toml, rounds.jsonl (a line per round), model.safetensors, and the state that a resume needs.
+
+    Where the engine is "auto", engine.txt says which one ran.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,6 +119,10 @@ class RunFolder:
     def write_experiment(self, experiment: Experiment) -> None:
         """Write experiment.toml, if it is not there as it is."""
         self._update("experiment.toml", experiment.to_toml().encode())
+
+    def write_engine(self, choice: Choice) -> None:
+        """Write engine.txt: what engine = "auto" picked, and why."""
+        self._update("engine.txt", f"{choice}\n".encode())
 
     def write_records(self, records: list[Record]) -> None:
         """Write rounds.jsonl anew, where it lags behind the store."""

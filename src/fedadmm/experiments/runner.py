@@ -68,6 +68,8 @@ def run(
 
         simulation = simulation_of(experiment, data_dir=data_dir, open_store=open_store)
         held.callback(simulation.close)
+        if simulation.engine.reason is not None:
+            folder.write_engine(simulation.engine)
         folder.write_records(simulation.history)
         rounds_before = len(simulation.history)
         on_start(rounds_before)

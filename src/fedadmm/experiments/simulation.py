@@ -119,7 +119,7 @@ class Simulation:
                 seed=seed,
                 device=device,
             )
-            self.engine = choose(engine, self._task)
+            self.engine = choose(engine, algorithm, self._task)
         initial = self._task.model.weights.clone()
         server = algorithm.init_server(initial)
         kinds = kinds_of(algorithm, initial)
@@ -128,7 +128,13 @@ class Simulation:
         self.progress = self._store.progress() or Progress(0, server, self._task.model.buffers(), 0.0)
         self.history = [Record.from_json(table) for table in self._store.records()]
         self._engine: Engine = make_engine(
-            self.engine, algorithm, self._task, self._store, initial=initial, num_workers=workers
+            self.engine,
+            algorithm,
+            self._task,
+            self._store,
+            initial=initial,
+            weight=self._weight,
+            num_workers=workers,
         )
         self.num_parameters = initial.numel()
 

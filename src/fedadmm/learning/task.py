@@ -101,6 +101,11 @@ class LearningTask:
         """The number of trainable parameters."""
         return self.model.weights.numel()
 
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether the network has convolutions, which gain little in a stack."""
+        return any(isinstance(module, nn.modules.conv._ConvNd) for module in self.model.module.modules())
+
     def check_stackable(self) -> None:
         """Refuse a network or a loss of which no stack can be made."""
         check_stackable(self.model, self._loss, self._on_device(self.data.client(0)))

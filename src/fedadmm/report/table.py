@@ -18,8 +18,16 @@ def format_bytes(number: float) -> str:
 
 
 def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
-    """Return a row per run, as text."""
-    return [_row(run) for run in runs]
+    """Return a row per run, as text: rounds and upload to the target, final and best accuracy.
+
+    Refused clients and the status are told only where there is something to tell.
+    """
+    rows = [_row(run) for run in runs]
+    for key, usual in (("refused", "0"), ("status", "finished")):
+        if all(row[key] == usual for row in rows):
+            for row in rows:
+                del row[key]
+    return rows
 
 
 def _row(run: RunData) -> dict[str, str]:
@@ -28,10 +36,10 @@ def _row(run: RunData) -> dict[str, str]:
     never = f"{len(run.rounds)}+"
     return {
         "method": run.label,
-        "rounds to target": never if arrival is None else str(arrival),
-        "upload to target": "-" if arrival is None else format_bytes(run.total("bytes_up")[arrival - 1]),
-        "final accuracy": f"{known[-1]:.3f}" if len(known) else "-",
-        "best accuracy": f"{known.max():.3f}" if len(known) else "-",
+        "rounds": never if arrival is None else str(arrival),
+        "upload": "-" if arrival is None else format_bytes(run.total("bytes_up")[arrival - 1]),
+        "final": f"{known[-1]:.3f}" if len(known) else "-",
+        "best": f"{known.max():.3f}" if len(known) else "-",
         "refused": str(sum(len(r["refused"]) for r in run.rounds)),
         "status": run.status,
     }

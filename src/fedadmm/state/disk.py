@@ -41,7 +41,7 @@ class DiskStore:
         `identity` says what the rounds depend on (the experiment, the versions); another one is refused, None
         accepts any. Nothing else may write to the folder meanwhile, but worker processes with `file`.
         """
-        self._folder = folder
+        self._folder, self.float_type = folder, float_type
         self._server_kind, client_kind = kinds
         expected = {"format": str(FORMAT), "fields": _fields(kinds), **(identity or {})}
         if not folder.exists():

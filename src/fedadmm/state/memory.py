@@ -14,7 +14,7 @@ class MemoryStore:
     """A store that ends with its process; `float_type` narrows the float32 vectors of a state."""
 
     def __init__(self, *, float_type: torch.dtype | None = None) -> None:
-        self._float_type = float_type
+        self.float_type = float_type
         self._states: dict[int, Message] = {}
         self._staged: dict[int, Message] = {}
         self._progress: Progress | None = None
@@ -23,16 +23,17 @@ class MemoryStore:
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""
         state = self._states.get(client)
-        if state is None or self._float_type is None:
+        if state is None or self.float_type is None:
             return state
         return _rebuilt(
-            state, [f.float() if getattr(f, "dtype", None) == self._float_type else f for f in state]
+            state, [f.float() if getattr(f, "dtype", None) == self.float_type else f for f in state]
         )
 
     def stage(self, round: int, client: int, state: Message) -> None:
-        """Hold a state until its round is committed."""
-        if self._float_type is not None:
-            state = _rebuilt(state, [narrowed(field, self._float_type) for field in state])
+        """Hold a state until its round is committed, in memory of its own."""
+        state = _rebuilt(state, [_own(field) for field in state])
+        if self.float_type is not None:
+            state = _rebuilt(state, [narrowed(field, self.float_type) for field in state])
         self._staged[client] = state
 
     def commit(self, progress: Progress, *, clients: Sequence[int], record: dict[str, Any]) -> None:
@@ -59,3 +60,10 @@ class MemoryStore:
 
 def _rebuilt(state: Message, fields: list[Any]) -> Message:
     return type(state)(*fields)
+
+
+def _own(field: Any) -> Any:
+    """Return a field in no more memory than it needs: a row of a stack would keep the whole stack."""
+    if isinstance(field, torch.Tensor) and field.untyped_storage().nbytes() > field.nbytes:
+        return field.clone()
+    return field

@@ -1,0 +1,203 @@
+"""The same round over a Ray cluster, for those who outgrow one machine.
+
+Client c belongs to share c modulo the number of shares. An actor holds a share's states in memory, so that only theta
+goes out. Back comes one mean for each share, and a copy of each new state as soon as it is made: the run's store is
+where a state counts and survives. An actor that is lost, or its node, is replaced; the new one gets a state out of the
+store when it first needs it. So the result does not depend on what was lost, and not on where a share was run.
+
+A mean of means is grouped otherwise than the serial engine's mean. Over n clients the two differ, in every coordinate,
+by at most (log2 n + 5) eps times the mean magnitude of the uploads: under 2e-6 of it for a thousand clients in float32.
+"""
+
+import logging
+import os
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
+
+from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment, Buffers, Visit
+from fedadmm.core.store import Store
+from fedadmm.engine.home import Home, Mean, Setup, as_bytes
+from fedadmm.engine.parcel import packed
+from fedadmm.engine.pool import DEATHS_ALLOWED
+from fedadmm.engine.serial import Task
+from fedadmm.engine.shared import probe_upload
+from fedadmm.learning.evaluation import combined
+from fedadmm.state.encoding import decode
+
+Ask = Callable[[int], Any]  # puts a question to the actor of a share, and returns the stream of its answers
+
+
+class RayEngine:
+    """Runs client updates in one actor for each of `num_shares` shares; None: one for each CPU of the cluster."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm[Any, Any, Any],
+        task: Task,
+        store: Store,
+        *,
+        initial: Vector,
+        weight: Callable[[int], float],
+        num_shares: int | None,
+    ) -> None:
+        if not initial.is_cpu:
+            raise InputError(f'engine="ray" trains on CPUs, and device="{initial.device}"; use engine="serial"')
+        download = algorithm.download(algorithm.init_server(initial))
+        kinds = type(download), type(algorithm.init_client(initial))
+        self._upload_form = probe_upload(algorithm, download, initial)
+        self._task, self._store, self._weight, self._client_kind = task, store, weight, kinds[1]
+        connected = _connect(num_shares)
+        self._setup = ray.put(packed(Setup(algorithm, task, initial, kinds, store.float_type)))
+        self._homes = [_home(self._setup, num_cpus=1) for _ in range(_num_shares(num_shares))]
+        self._up_to_date: list[set[int]] = [set() for _ in self._homes]  # clients that the actor knows as the store does
+        self._published: tuple[Message, Any] = (), None
+        self._end = weakref.finalize(self, _end, self._homes, connected)
+
+    def visits(
+        self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
+    ) -> Iterator[Visit]:
+        """Yield the answers of the assigned clients, in rising order; one of each share brings the mean of all."""
+        message = self._publish(download, buffers)
+        shares: dict[int, list[Assignment]] = defaultdict(list)
+        for assignment in assignments:
+            shares[assignment.client % len(self._homes)].append(assignment)
+
+        def ask(share: int) -> Any:
+            weights = [self._weight(assignment.client) for assignment in shares[share]]
+            update = self._homes[share].update.options(num_returns="streaming")
+            return update.remote(message, shares[share], weights, self._news(share, shares[share]))
+
+        means: dict[int, Mean] = {}
+        for share, answer in self._answers(shares, ask):
+            if isinstance(answer, Mean):
+                means[share] = answer
+            else:
+                assignment, state = answer
+                self._store.stage(assignment.round, assignment.client, self._client_kind(*decode(state)))
+        visits = (visit for mean in means.values() for visit in self._visits(mean, buffers))
+        yield from sorted(visits, key=lambda visit: visit.client)
+
+    def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
+        """Return loss and metrics on the test examples, whose parts the actors share."""
+        message = self._publish(download, buffers)
+        parts = range(self._task.num_parts)
+        num_shares = min(len(self._homes), len(parts))
+
+        def ask(share: int) -> Any:
+            evaluate = self._homes[share].evaluate.options(num_returns="streaming")
+            return evaluate.remote(message, parts[share::num_shares])
+
+        scores = dict(answer for _, answer in self._answers(range(num_shares), ask))
+        return combined(scores[part] for part in parts)
+
+    def close(self) -> None:
+        """End the actors, and the connection to Ray if it was made here."""
+        self._end()
+
+    def _publish(self, download: Any, buffers: Buffers) -> Any:
+        """Put a model into the object store; the one that was evaluated last is there already."""
+        fields = (*download, *buffers)
+        known, message = self._published
+        if len(known) != len(fields) or any(a is not b for a, b in zip(known, fields, strict=True)):
+            message = ray.put((as_bytes(download), as_bytes(buffers)))
+            self._published = fields, message
+        return message
+
+    def _news(self, share: int, assignments: Iterable[Assignment]) -> dict[int, bytes]:
+        """Return the states that an actor lacks: those of a run that is resumed, or of an actor that was lost."""
+        clients = {assignment.client for assignment in assignments} - self._up_to_date[share]
+        self._up_to_date[share] |= clients
+        states = {client: self._store.get(client) for client in clients}
+        return {
+            client: as_bytes(state, float_type=self._store.float_type)
+            for client, state in states.items()
+            if state is not None
+        }
+
+    def _answers(self, shares: Iterable[int], ask: Ask) -> Iterator[tuple[int, Any]]:
+        """Yield (share, answer) as answers arrive; a share whose actor is lost is asked again, from the start."""
+        streams = {ask(share): share for share in shares}
+        losses: Counter[int] = Counter()
+        while streams:
+            (stream,), _ = ray.wait(list(streams), num_returns=1)
+            share = streams[stream]
+            try:
+                answer = ray.get(next(stream))
+            except StopIteration:
+                del streams[stream]
+            except RayTaskError as error:
+                error.cause.add_note(f"raised in an actor:\n{error.traceback_str}")
+                raise error.cause from None
+            except (RayActorError, ObjectLostError) as loss:
+                losses[share] += 1
+                if losses[share] == DEATHS_ALLOWED:
+                    raise _hopeless(share, loss) from loss
+                del streams[stream]
+                self._replace(share)
+                streams[ask(share)] = share
+            else:
+                yield share, answer
+
+    def _replace(self, share: int) -> None:
+        ray.kill(self._homes[share])
+        # It asks for no CPU of its own: with a node gone there may be none left, and it would wait forever.
+        self._homes[share] = _home(self._setup, num_cpus=0)
+        self._up_to_date[share].clear()
+
+    def _visits(self, mean: Mean, buffers: Buffers) -> Iterator[Visit]:
+        applied = tuple(report.client for report in mean.reports if report.finite)
+        for client, effort, newcomer, finite in mean.reports:
+            if mean.upload is not None and client == applied[0]:
+                upload = type(self._upload_form)(*decode(mean.upload))
+                effort = effort._replace(buffers=Buffers(*decode(mean.buffers)))
+                yield Visit(client, upload, effort, newcomer, finite, mean_of=applied)
+            else:
+                effort = effort._replace(buffers=buffers)
+                yield Visit(client, self._upload_form, effort, newcomer, finite, mean_of=())
+
+
+def _connect(num_workers: int | None) -> bool:
+    """Make sure of a Ray: the one in use, that of RAY_ADDRESS, or one started here; return whether it was not in use."""
+    if ray.is_initialized():
+        return False
+    if "RAY_ADDRESS" in os.environ:
+        ray.init(log_to_driver=False, logging_level=logging.WARNING)
+    else:
+        cpus = num_workers or len(os.sched_getaffinity(0))
+        ray.init("local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+    return True
+
+
+def _num_shares(wanted: int | None) -> int:
+    cpus = int(ray.cluster_resources().get("CPU", 0))
+    if cpus == 0 or (wanted or 0) > cpus:
+        raise InputError(f"workers={wanted}, and the Ray cluster has {cpus} CPUs; use fewer, or add nodes")
+    return wanted or cpus
+
+
+def _home(setup: Any, *, num_cpus: int) -> Any:
+    # In a list the setup is not looked at before the first question, whose answer can say what is wrong with it.
+    return ray.remote(Home).options(num_cpus=num_cpus, scheduling_strategy="SPREAD").remote([setup])
+
+
+def _end(homes: list[Any], connected: bool) -> None:
+    if not ray.is_initialized():
+        return
+    for home in homes:
+        ray.kill(home)
+    if connected:
+        ray.shutdown()
+
+
+def _hopeless(share: int, loss: Exception) -> InputError:
+    return InputError(
+        f"the clients of share {share} ended {DEATHS_ALLOWED} actors, perhaps for want of memory; use fewer workers, "
+        f"a smaller batch_size, or nodes with more memory. Ray says: {loss}"
+    )
