@@ -17,7 +17,6 @@ from fedadmm.experiments.files import load_plan, parse_changes, preset_names
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import Run
 from fedadmm.experiments.tuning import PAPER_RATES, best, trials_of
-from fedadmm.report.figures import accuracy_figure, save_figure
 from fedadmm.report.runs import find_runs, read_run
 from fedadmm.report.table import comparison_markdown, comparison_table
 
@@ -96,6 +95,11 @@ def compare_command(
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
     """
+    from fedadmm.report.figures import (
+        accuracy_figure,
+        save_figure,
+    )  # here, for matplotlib takes a second to import
+
     experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
     interruption = Interruption()
     folders = []

@@ -12,7 +12,6 @@ from fedadmm.core.errors import InputError
 from fedadmm.data import PartitionedData, data_folder, federate, load
 from fedadmm.data.fetch import fetch, state_of
 from fedadmm.data.sources import SOURCES
-from fedadmm.report.partition import draw_label_counts
 
 app = typer.Typer(
     help="Get datasets, see which are there, and look at how a partition deals them to clients.",
@@ -146,6 +145,8 @@ def _clients_table(counts: np.ndarray) -> Table:
 
 
 def _save_drawing(counts: np.ndarray, *, title: str, out: Path) -> None:
+    from fedadmm.report.partition import draw_label_counts  # here, for matplotlib takes a second to import
+
     figure = draw_label_counts(counts, title=title)
     if out.suffix.lstrip(".") not in figure.canvas.get_supported_filetypes():
         raise InputError(f"{out} does not say what to draw; end it in .png, .pdf or .svg")

@@ -165,11 +165,15 @@ def test_a_finished_run_that_is_extended_is_a_longer_run(place: Workplace, whole
 def test_a_second_process_on_the_same_folder_is_refused(place: Workplace, whole: Result, out: str) -> None:
     first = place.start(out)
     wait_for(lambda: place.num_rounds(out) > 0)
-    first.join(0)
     os.kill(first.pid, signal.SIGSTOP)
-    assert place.run(out) == 2
-    assert "is in use by another process; wait for it, or give another --out" in place.said
-    os.kill(first.pid, signal.SIGCONT)
+    try:
+        second = place.start(out)
+        second.join(10)
+        second.kill()  # what writes to the same store would wait for the first for ever
+        assert ended(second) == 2
+        assert "is in use by another process; wait for it, or give another --out" in place.said
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
     assert ended(first) == 0
     assert place.result(out) == whole
 

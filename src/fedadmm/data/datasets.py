@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.naming import import_named
@@ -136,6 +135,8 @@ def _load_named(name: str, *, normalisation: str | None) -> Dataset:
 
 
 def _digits() -> tuple[Examples, Examples]:
+    from sklearn.datasets import load_digits  # here, for it takes a second to import
+
     bunch = load_digits()
     images, labels = bunch.images[:, None], bunch.target
     # One split for everyone: it does not depend on a run's seed.

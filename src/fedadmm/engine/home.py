@@ -68,8 +68,8 @@ class Home:
         news: dict[int, bytes],
     ) -> Iterator[tuple[Assignment, bytes] | Mean]:
         """Yield each new state with its assignment, and at last the mean; `news` are states that are not here yet."""
-        setup, (download, buffers) = self._ready(message)
         self._states.update(news)
+        setup, (download, buffers) = self._ready(message)
         if assignments[0].round > self._round:
             self._states.update(self._staged)
         self._staged, self._round = {}, assignments[0].round

@@ -113,8 +113,8 @@ class RayEngine:
     def _news(self, share: int, assignments: Iterable[Assignment]) -> dict[int, bytes]:
         """Return the states that an actor lacks: those of a run that is resumed, or of an actor that was lost."""
         clients = {assignment.client for assignment in assignments} - self._up_to_date[share]
-        self._up_to_date[share] |= clients
         states = {client: self._store.get(client) for client in clients}
+        self._up_to_date[share] |= clients
         return {
             client: as_bytes(state, float_type=self._store.float_type)
             for client, state in states.items()

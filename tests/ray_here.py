@@ -1,0 +1,89 @@
+"""Ray, as far as the engine asks for it, in this process: what takes seconds on a cluster takes none here."""
+
+import random
+from collections.abc import Collection, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError
+
+import fedadmm.engine.home
+import fedadmm.engine.ray
+
+
+class RayHere:
+    """Actors that are plain objects; answers arrive in an arbitrary order, and some actors are lost over theirs."""
+
+    def __init__(self, *, num_cpus: int, lost: Collection[int] = ()) -> None:
+        self._num_cpus, self._lost = num_cpus, lost
+        self._order = random.Random(0)
+        self.num_answers = 0  # asked for so far; those whose number is in `lost` end the actor instead
+
+    def put(self, value: Any) -> "_Reference":
+        """Return a reference to a value."""
+        return _Reference(value)
+
+    def get(self, reference: "_Reference") -> Any:
+        """Return what a reference stands for."""
+        if reference.number in self._lost:
+            raise ActorDiedError
+        return reference.value
+
+    def wait(self, streams: list[Any], *, num_returns: int) -> Any:
+        """Return one of the streams as that whose answer has arrived."""
+        assert num_returns == 1
+        return [self._order.choice(streams)], []
+
+    def remote(self, kind: type[Any]) -> "_Option":
+        """Return what makes an actor."""
+        return _Option(lambda *given: _Actor(kind(*given), self))
+
+    def cluster_resources(self) -> dict[str, float]:
+        """Return what the cluster has."""
+        return {"CPU": float(self._num_cpus)}
+
+    def is_initialized(self) -> bool:
+        """Return that it is there."""
+        return True
+
+    def kill(self, actor: "_Actor") -> None:
+        """End an actor."""
+        actor.home = None
+
+
+class _Reference(SimpleNamespace):
+    def __init__(self, value: Any, number: int | None = None) -> None:
+        self.value, self.number = value, number
+
+
+class _Option:
+    """Something with `.options(...)` and `.remote(...)`."""
+
+    def __init__(self, call: Any) -> None:
+        self.remote = call
+
+    def options(self, **_: Any) -> "_Option":
+        return self
+
+
+class _Actor:
+    def __init__(self, home: Any, cluster: RayHere) -> None:
+        self.home, self._cluster = home, cluster
+        self.update, self.evaluate = self._method("update"), self._method("evaluate")
+
+    def _method(self, name: str) -> _Option:
+        return _Option(lambda message, *rest: self._stream(getattr(self.home, name)(message.value, *rest)))
+
+    def _stream(self, answers: Iterator[Any]) -> Iterator[_Reference]:
+        for answer in answers:
+            self._cluster.num_answers += 1
+            yield _Reference(answer, self._cluster.num_answers)
+
+
+def use_ray_here(patch: pytest.MonkeyPatch, *, num_cpus: int, lost: Collection[int] = ()) -> RayHere:
+    """Let the engine meet this Ray instead of the real one."""
+    here = RayHere(num_cpus=num_cpus, lost=lost)
+    patch.setattr(fedadmm.engine.ray, "ray", here)
+    patch.setattr(fedadmm.engine.home, "ray", here)
+    return here
