@@ -15,7 +15,7 @@ demo: install
 
 # Lint, format, types, and every test.
 test: check
-	$(BIN)/pytest -m "" -n 2
+	$(BIN)/pytest -m "" -n 2 --dist loadgroup
 
 check: install
 	$(BIN)/ruff check .

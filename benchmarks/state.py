@@ -173,14 +173,16 @@ def memory(num_clients: int = 1000, active: int = 100, rounds: int = 30, folder:
     )
     try:
         print(
-            "round    seconds    state on disk [GB]    anonymous [GB]    resident, with the file's pages [GB]"
+            "round    seconds    in the store    on disk [GB]    anonymous [GB]    resident with the file [GB]"
         )
         for round in range(1, rounds + 1):
+            before = simulation._store.spent  # type: ignore[attr-defined]
             taken = seconds(simulation.advance)
+            own = simulation._store.spent - before  # type: ignore[attr-defined]
             used, size = memory_of_this_process(), (place / "state" / "data.mdb").stat().st_size / 1e9
             if round == 1 or round % 5 == 0:
                 kinds = f"{used['anonymous']:14.2f}    {used['resident']:10.2f}"
-                print(f"{round:5}    {taken:7.1f}    {size:18.2f}    {kinds}", flush=True)
+                print(f"{round:5}    {taken:7.1f}    {own:12.1f}    {size:12.2f}    {kinds}", flush=True)
     finally:
         simulation.close()
         shutil.rmtree(place)

@@ -18,7 +18,8 @@ class RayHere:
     def __init__(self, *, num_cpus: int, lost: Collection[int] = ()) -> None:
         self._num_cpus, self._lost = num_cpus, lost
         self._order = random.Random(0)
-        self.num_answers = 0  # asked for so far; those whose number is in `lost` end the actor instead
+        self.connected, self.connection = True, None
+        self.num_answers = self.num_lost = 0  # an answer whose number is in `lost` ends its actor instead
 
     def put(self, value: Any) -> "_Reference":
         """Return a reference to a value."""
@@ -27,6 +28,7 @@ class RayHere:
     def get(self, reference: "_Reference") -> Any:
         """Return what a reference stands for."""
         if reference.number in self._lost:
+            self.num_lost += 1
             raise ActorDiedError
         return reference.value
 
@@ -44,8 +46,16 @@ class RayHere:
         return {"CPU": float(self._num_cpus)}
 
     def is_initialized(self) -> bool:
-        """Return that it is there."""
-        return True
+        """Return whether it is there."""
+        return self.connected
+
+    def init(self, address: str | None = None, **options: Any) -> None:
+        """Connect, and keep how."""
+        self.connected, self.connection = True, (address, options.get("num_cpus"))
+
+    def shutdown(self) -> None:
+        """Let go."""
+        self.connected = False
 
     def kill(self, actor: "_Actor") -> None:
         """End an actor."""

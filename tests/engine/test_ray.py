@@ -3,57 +3,33 @@
 What does not need a cluster is tried on a Ray that lives in this process, in tests/ray_here.py.
 """
 
-import math
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional
 
-from fedadmm import FedADMM, FedAvg, InputError, Local, Simulation
+from fedadmm import FedADMM, InputError, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.messages import MeanInOrder
-from fedadmm.core.round import Visit, run_round
+from fedadmm.core.round import Assignment, run_round
 from fedadmm.engine.parcel import packed, unpacked
 from fedadmm.engine.serial import SerialEngine
-from fedadmm.state.disk import DiskStore
 from methods import METHODS
 from play import Watched, identical
-from ray_here import use_ray_here
-from worlds import made, network, some_data
+from ray_here import RayHere, use_ray_here
+from small_runs import SIZES, outcome, simulation_of
+from worlds import some_data
 
-SIZES = [8, 10, 6, 12, 8, 14, 6, 8]
-
-
-def simulation_of(method: Algorithm, *, folder: Any = None, float_type: Any = None, **options: Any) -> Simulation:
-    """Return eight clients that train a network with buffers and dropout; six of them take part in a round."""
-
-    def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
-        return DiskStore(folder, kinds=kinds, identity={}, initial=initial, float_type=float_type)
-
-    settings = {
-        "engine": "ray",
-        "model": made(network),
-        "data": some_data(SIZES),
-        "local": Local(epochs="1..3", batch_size=6),
-        "participation": 0.75,
-        "weighting": "examples",
-        "seed": 3,
-        "open_store": on_disk if folder else None,
-    }
-    return Simulation(method, **{**settings, **options})
+EPS = torch.finfo(torch.float32).eps
+BOUND = 14 * EPS  # of six clients: ceil(log2 6) = 3, and 2 (3 + 4) = 14
 
 
-def outcome(simulation: Simulation, *, rounds: int) -> Any:
-    """Play rounds, and return all that came of them."""
-    for _ in range(rounds):
-        simulation.advance()
-    simulation.close()
-    records = [{**record.to_json(), "seconds": 0} for record in simulation.history]
-    states = {client: simulation._store.get(client) for client in simulation._store}
-    return tuple(simulation.progress), states, records
+def ray_run(method: Algorithm, **options: Any) -> Simulation:
+    """Return a run on the ray engine."""
+    return simulation_of(method, engine="ray", **options)
 
 
 class Recorded(Watched):
@@ -80,42 +56,170 @@ class Beside:
         self.staged[client] = state
 
 
-def magnitude(visits: list[Visit], weight: Any) -> Any:
-    """Return the mean of the uploads without their signs."""
+def mean_of(messages: Iterable[Any], assigned: Iterable[Assignment], weight: Any) -> Any:
+    """Return the weighted mean of the assigned clients' messages."""
     mean = MeanInOrder()
-    for visit in visits:
-        upload = [abs(field) for field in visit.upload]
-        mean.add(tuple(upload), weight=weight(visit.client))
+    for message, assignment in zip(messages, assigned, strict=True):
+        mean.add(message, weight=weight(assignment.client))
     return mean.mean()
 
 
+def within(bound: float, ours: Any, theirs: Any, size: Any) -> bool:
+    """Return whether two messages differ, in every coordinate, by at most `bound` times the size there."""
+    rows = zip(ours, theirs, size, strict=True)
+    return all(bool(((our - their).abs() <= bound * large).all()) for our, their, large in rows)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
+    """Ray in this process, with three CPUs."""
+    return use_ray_here(monkeypatch, num_cpus=3)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
-def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_ray_here(monkeypatch, num_cpus=3)
+def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayHere) -> None:
     method = Recorded(METHODS[name])
-    ours = simulation_of(method)
-    initial = ours.theta.clone()
+    ours = ray_run(method)
+    initial, weight = ours.theta.clone(), ours._weight
     for number in range(1, 11):
         before, beside = ours.progress, Beside(ours._store)
-        download = method.download(before.server)
         serial = SerialEngine(method, ours._task, beside, initial=initial)
+        assigned = ours.assignments(number)
         visits = list(
-            serial.visits(download, buffers=before.buffers, assignments=ours.assignments(number))
+            serial.visits(method.download(before.server), buffers=before.buffers, assignments=assigned)
         )
-        expected, tally = run_round(
-            method, before, visits, weight=ours._weight, registered=ours._registered
-        )
+        expected, tally = run_round(method, before, visits, weight=weight, registered=ours._registered)
         record = ours.advance()
-        (serial_mean, serial_turnout), (mean, turnout) = method.given[-2:]
 
         assert identical({client: ours._store.get(client) for client in beside.staged}, beside.staged)
+        assert {key: getattr(record, key) for key in tally._asdict()} == tally._asdict()
+        (serial_mean, serial_turnout), (mean, turnout) = method.given[-2:]
         assert turnout == serial_turnout
+        size = mean_of((tuple(map(abs, visit.upload)) for visit in visits), assigned, weight)
+        assert within(BOUND, mean, serial_mean, size)
+        size = mean_of(((visit.effort.buffers.floats.abs(),) for visit in visits), assigned, weight)
+        assert within(BOUND, ours.progress.buffers[:1], expected.buffers[:1], size)
         assert torch.equal(ours.progress.buffers.integers, expected.buffers.integers)
-        assert {**record.to_json(), **tally._asdict()} == record.to_json() | {"clients": tally.clients, "refused": ()}
-        # n = 6 clients: ceil(log2 6) = 3, so 2 (3 + 4) = 14 units of 2^-23.
-        bound = 14 * torch.finfo(torch.float32).eps
-        assert math.ceil(math.log2(len(visits))) == 3
-        for ours_, theirs, size in zip(mean, serial_mean, magnitude(visits, ours._weight), strict=True):
-            assert bool(((ours_ - theirs).abs() <= bound * size).all())
-        floats = torch.stack([visit.effort.buffers.floats.abs() for visit in visits]).amax(dim=0)
-        assert bool(((ours.progress.buffers.floats - expected.buffers.floats).abs() <= bound * floats).all())
+
+
+@pytest.mark.parametrize("num_shares", [2, 3, 31, 500])
+def test_a_mean_of_means_is_within_the_stated_bound(num_shares: int) -> None:
+    generator = torch.Generator().manual_seed(num_shares)
+    uploads = [(torch.randn(50, generator=generator),) for _ in range(1000)]
+    weights = torch.randint(1, 600, (1000,), generator=generator).tolist()
+    whole, of_means = MeanInOrder(), MeanInOrder()
+    for share in range(num_shares):
+        own = MeanInOrder()
+        for upload, weight in zip(uploads[share::num_shares], weights[share::num_shares], strict=True):
+            own.add(upload, weight=weight)
+        of_means.add(own.mean(), weight=own.weight)
+    for upload, weight in zip(uploads, weights, strict=True):
+        whole.add(upload, weight=weight)
+    total = sum(weights)
+    size = sum(weight * upload.abs() for (upload,), weight in zip(uploads, weights, strict=True)) / total
+    # ceil(log2 1000) = 10, and 2 (10 + 4) = 28 units of 2^-23 are 3.3e-6.
+    assert within(28 * EPS, of_means.mean(), whole.mean(), (size,))
+
+
+@pytest.mark.parametrize("lost", [{1}, {9}, {10}, {2, 11, 20, 21}, {*range(5, 99, 8)}], ids=str)
+def test_a_lost_actor_changes_nothing(lost: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    # A round has ten answers: six states, three means, and one part of the test examples.
+    use_ray_here(monkeypatch, num_cpus=3)
+    undisturbed = outcome(ray_run(FedADMM()), rounds=4)
+    cluster = use_ray_here(monkeypatch, num_cpus=3, lost=lost)
+    assert identical(outcome(ray_run(FedADMM()), rounds=4), undisturbed)
+    assert cluster.num_lost > 0
+
+
+def test_clients_that_end_every_actor_end_the_run_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_ray_here(monkeypatch, num_cpus=3, lost=range(1000))
+    with pytest.raises(InputError, match=r"the clients of share \d ended 3 actors.*use fewer workers"):
+        ray_run(FedADMM()).advance()
+
+
+def test_a_round_that_was_not_committed_leaves_no_trace(
+    here: RayHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = outcome(ray_run(FedADMM()), rounds=4)
+    simulation = ray_run(FedADMM())
+    simulation.advance()
+    simulation.advance()
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation._store, "commit", _full_disk)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no space"):
+                simulation.advance()
+    assert identical(outcome(simulation, rounds=2), undisturbed)
+
+
+def _full_disk(*_: Any, **__: Any) -> None:
+    raise OSError("no space")
+
+
+@pytest.mark.parametrize("float_type", [None, torch.bfloat16])
+def test_a_run_that_is_resumed_goes_on_as_if_nothing_had_been(
+    float_type: Any, here: RayHere, tmp_path: Path
+) -> None:
+    whole = outcome(ray_run(FedADMM(), folder=tmp_path / "whole", float_type=float_type), rounds=4)
+    for _ in range(2):
+        parts = outcome(ray_run(FedADMM(), folder=tmp_path / "parts", float_type=float_type), rounds=2)
+    assert identical(parts, whole)
+
+
+@pytest.mark.parametrize("poisoned", [(2,), (0, 3, 6), (0, 1, 2)])
+def test_a_refused_client_leaves_no_trace(poisoned: tuple[int, ...], here: RayHere) -> None:
+    # Of three shares, (0, 3, 6) is one that has nobody left.
+    data = some_data(SIZES)
+    for client in poisoned:
+        data.client(client).inputs.fill_(torch.nan)
+    everybody = ray_run(FedADMM(), data=data, participation=1.0)
+    others = [client for client in range(8) if client not in poisoned]
+    without = ray_run(FedADMM(), data=data, participation=lambda *_: others)
+    progress, states, records = outcome(everybody, rounds=3)
+    assert identical((progress, states), outcome(without, rounds=3)[:2])
+    assert [tuple(record["refused"]) for record in records] == [poisoned] * 3
+    # Eight clients were sent the model and answered.
+    (one,) = {record.bytes_up // len(others) for record in without.history}
+    assert [record["bytes_up"] for record in records] == [8 * one] * 3
+
+
+@pytest.mark.parametrize(("address", "connection"), [("10.0.0.1:6379", (None, None)), (None, ("local", 2))])
+def test_ray_is_that_of_the_environment_or_started_here_and_then_ended(
+    address: str | None, connection: Any, here: RayHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.connected = False
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address:
+        monkeypatch.setenv("RAY_ADDRESS", address)  # which Ray reads for itself
+    ray_run(FedADMM(), workers=2).close()
+    assert here.connection == connection
+    assert not here.connected
+
+
+def test_a_ray_in_use_is_left_in_use(here: RayHere) -> None:
+    ray_run(FedADMM()).close()
+    assert here.connection is None
+    assert here.connected
+
+
+def test_more_workers_than_cpus_are_refused(here: RayHere) -> None:
+    with pytest.raises(
+        InputError, match="workers=4, and the Ray cluster has 3 CPUs; use fewer, or add nodes"
+    ):
+        ray_run(FedADMM(), workers=4)
+
+
+def test_without_ray_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r'engine="ray" needs Ray; pip install "fedadmm\[ray\]"'):
+        ray_run(FedADMM())
+
+
+def test_data_in_a_parcel_is_not_copied() -> None:
+    data = some_data(SIZES)
+    parcel = packed(data)
+    twin = unpacked(parcel)
+    assert twin.inputs.data_ptr() in {memory.ctypes.data for memory in parcel.memory}
+    assert identical([twin.inputs, twin.targets, *twin.test], [data.inputs, data.targets, *data.test])
+    assert len(parcel.head) < data.inputs.nbytes

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm import Algorithm, FedADMM, FedAvg, FedSGD, Local, Scaffold, Simulation
+from fedadmm.algorithms.fedadmm import Client, Upload
 from fedadmm.core.round import Assignment
 from fedadmm.data.federated import PartitionedData
 from fedadmm.engine.serial import SerialEngine
@@ -114,8 +115,7 @@ class OwnRho(FedADMM):
         rho = 0.02 * problem.num_examples
         w = problem.solve(start=client.w, dual=client.y, rho=rho, centre=server.theta)
         y = client.y + rho * (w - server.theta)
-        upload, _ = super().client_update(server, client, problem)
-        return type(upload)((w + y / rho) - (client.w + client.y / client.rho)), type(client)(w, y, rho)
+        return Upload((w + y / rho) - (client.w + client.y / client.rho)), Client(w, y, rho)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_round_of_nobody_has_no_visits() -> None:
 
 
 def test_a_stack_takes_bounded_memory() -> None:
-    # 16 vectors of 4 bytes, 1,000 parameters: 64,000; two copies of 60 examples of 400 bytes: 48,000; 24 x 5 x 60 places.
+    # 16 x 4 bytes x 1,000 parameters are 64,000; two copies of 60 examples 48,000; 5 epochs x 60 places x 24 7,200.
     size = stack.stack_size(torch.tensor([10, 60]).numpy(), epochs=5, num_parameters=1000, example_bytes=400)
     assert size == (1 << 28) // (64_000 + 48_000 + 7_200)
     assert stack.stack_size(torch.tensor([60]).numpy(), epochs=1, num_parameters=10**9, example_bytes=1) == 1

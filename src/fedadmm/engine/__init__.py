@@ -51,8 +51,6 @@ def make_engine(
     if choice.name == "ray":
         from fedadmm.engine.ray import RayEngine  # an extra
 
-        return RayEngine(
-            algorithm, task, store, initial=initial, weight=weight, num_shares=num_workers
-        )
+        return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=num_workers)
     cores = num_workers or len(os.sched_getaffinity(0))
     return WorkersEngine(algorithm, task, store, initial=initial, num_workers=cores)

@@ -38,12 +38,11 @@ class Report(NamedTuple):
     finite: bool
 
 
-class Mean(NamedTuple):
-    """What the clients of a share answered in a round: their weighted mean, if any of them was finite."""
+class Summary(NamedTuple):
+    """What the clients of a share answered in a round."""
 
-    upload: bytes | None
-    buffers: bytes | None  # the integer ones are those of the lowest id
-    reports: list[Report]
+    mean: tuple[bytes, bytes] | None  # of the finite uploads, and of the buffers that came with them
+    reports: list[Report]  # on every client, ids rising
 
 
 class Home:
@@ -66,8 +65,8 @@ class Home:
         assignments: Sequence[Assignment],
         weights: Sequence[float],
         news: dict[int, bytes],
-    ) -> Iterator[tuple[Assignment, bytes] | Mean]:
-        """Yield each new state with its assignment, and at last the mean; `news` are states that are not here yet."""
+    ) -> Iterator[tuple[Assignment, bytes] | Summary]:
+        """Yield each new state with its assignment, at last the summary; `news` are states that are not here yet."""
         self._states.update(news)
         setup, (download, buffers) = self._ready(message)
         if assignments[0].round > self._round:
@@ -97,9 +96,9 @@ class Home:
             self._staged[visit.client] = as_bytes(state, float_type=setup.float_type)
             yield assignment, self._staged[visit.client]
         if self._staged:
-            yield Mean(as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers)), reports)
+            yield Summary((as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))), reports)
         else:
-            yield Mean(None, None, reports)
+            yield Summary(None, reports)
 
     def evaluate(self, message: tuple[bytes, bytes], parts: Sequence[int]) -> Iterator[tuple[int, Scores]]:
         """Yield the scores of some parts of the test examples."""

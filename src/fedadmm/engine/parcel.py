@@ -37,7 +37,7 @@ def unpacked(parcel: Parcel) -> Any:
     return pickle.loads(parcel.head, buffers=parcel.memory)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     def reducer_override(self, thing: Any) -> Any:
         # Not a module's parameters, which are a class of their own and are trained.
         if type(thing) is torch.Tensor and thing.dtype in SHARED and thing.is_contiguous() and thing.is_cpu:

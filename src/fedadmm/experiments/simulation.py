@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -103,8 +104,9 @@ class Simulation:
                 f"{type(algorithm).__name__} needs plain SGD, and local has momentum={local.momentum} and "
                 f"weight_decay={local.weight_decay}; set both to 0"
             )
-        self._weights = client_weights(weighting, data)
-        self._registered = float(data.num_clients if self._weights is None else self._weights.sum())
+        weights = client_weights(weighting, data)
+        self._weight = partial(_weight_in, weights)
+        self._registered = float(data.num_clients if weights is None else weights.sum())
         facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
         self._devices = Devices(data.num_clients, facts)
         has_classes = not data.client(0).targets.is_floating_point()
@@ -205,9 +207,6 @@ class Simulation:
             ]
         return ClientScores(np.array(scores))
 
-    def _weight(self, client: int) -> float:
-        return 1.0 if self._weights is None else float(self._weights[client])
-
 
 def kinds_of(algorithm: Algorithm[Any, Any, Any], theta: Vector) -> Kinds:
     """Return the types of an algorithm's server and clients."""
@@ -219,6 +218,10 @@ def client_weights(weighting: Weighting, data: FederatedData) -> npt.NDArray[np.
     if weighting not in ("equal", "examples"):
         raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
     return None if weighting == "equal" else data.num_examples.astype(np.float64)
+
+
+def _weight_in(weights: npt.NDArray[np.float64] | None, client: int) -> float:
+    return 1.0 if weights is None else float(weights[client])
 
 
 def _module(model: str | nn.Module | ModelFunction, data: FederatedData, *, seed: int) -> nn.Module:

@@ -70,14 +70,11 @@ def sgd_batches(
         for epoch in range(epochs):
             generator = stream(seed, "batches", round, client, epoch) if width < count else None
             order = np.arange(count) if generator is None else generator.permutation(count)
-            if count % width:
-                order = np.pad(
-                    order, (0, length * width - count), constant_values=order[(length - 1) * width]
-                )
-            own = rows[epoch * length : (epoch + 1) * length, place]
-            own[:, :width] = order.reshape(length, width)
-            if width < rows.shape[2]:
-                own[:, width:] = own[:, :1]
+            if count % width:  # padding is an example of the same batch
+                last = np.full(length * width - count, order[(length - 1) * width])
+                order = np.concatenate([order, last])
+            # A row wider than a client's one batch is padded with the client's first example, place 0.
+            rows[epoch * length : (epoch + 1) * length, place, :width] = order.reshape(length, width)
     step = np.arange(len(rows))[:, None]
     sizes = np.where((step + 1) % lengths, widths, counts - (lengths - 1) * widths)
     return Batches(rows + starts[:, None], np.where(step < steps, sizes, 0))
