@@ -22,5 +22,9 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Seconds per round as ratios to the bare PyTorch loop of the same minute; needs an idle machine.
+bench: install
+	cd benchmarks && ../$(BIN)/python engines.py
+
 clean:
 	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -167,6 +167,17 @@ def test_a_run_that_is_resumed_goes_on_as_if_nothing_had_been(
     assert identical(parts, whole)
 
 
+def test_the_parts_of_an_evaluation_are_added_up_in_the_serial_order(
+    here: RayHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedadmm.learning.evaluation.BATCH", 1)  # a part for each of the 20 test examples
+    ours, serial = (simulation_of(FedADMM(), engine=engine) for engine in ("ray", "serial"))
+    assert ours._task.num_parts == 20
+    server, buffers = ours.progress.server, ours.progress.buffers
+    scores = [run._engine.evaluate(server, buffers=buffers) for run in (ours, serial)]
+    assert scores[0] == scores[1]
+
+
 @pytest.mark.parametrize("poisoned", [(2,), (0, 3, 6), (0, 1, 2)])
 def test_a_refused_client_leaves_no_trace(poisoned: tuple[int, ...], here: RayHere) -> None:
     # Of three shares, (0, 3, 6) is one that has nobody left.

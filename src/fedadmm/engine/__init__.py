@@ -1,13 +1,12 @@
 """How client updates are run."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.round import Assignment, Buffers, Visit
 from fedadmm.core.store import Store
-from fedadmm.engine.choice import Choice, EngineName, choose
+from fedadmm.engine.choice import Choice, EngineName, choose, num_cores
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackableTask, StackedEngine
 from fedadmm.engine.workers import WorkersEngine
@@ -52,5 +51,6 @@ def make_engine(
         from fedadmm.engine.ray import RayEngine  # an extra
 
         return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=num_workers)
-    cores = num_workers or len(os.sched_getaffinity(0))
-    return WorkersEngine(algorithm, task, store, initial=initial, num_workers=cores)
+    return WorkersEngine(
+        algorithm, task, store, initial=initial, num_workers=num_workers or num_cores()
+    )

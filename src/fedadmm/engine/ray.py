@@ -23,6 +23,7 @@ from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, Visit
 from fedadmm.core.store import Store
+from fedadmm.engine.choice import num_cores
 from fedadmm.engine.home import Home, Setup, Summary, as_bytes
 from fedadmm.engine.parcel import packed
 from fedadmm.engine.pool import DEATHS_ALLOWED
@@ -59,9 +60,8 @@ class RayEngine:
         self._end = weakref.finalize(self, _end, self._homes, _connect(num_shares))
         self._setup = ray.put(packed(Setup(algorithm, task, initial, kinds, store.float_type)))
         self._homes += [_home(self._setup, num_cpus=1) for _ in range(_num_shares(num_shares))]
-        self._up_to_date: list[set[int]] = [
-            set() for _ in self._homes
-        ]  # whom an actor knows as the store does
+        # By share, the clients that its actor knows as the store does.
+        self._up_to_date: list[set[int]] = [set() for _ in self._homes]
         self._published: tuple[Message, Any] = (), None
 
     def visits(
@@ -177,7 +177,7 @@ def _connect(num_workers: int | None) -> bool:
     if "RAY_ADDRESS" in os.environ:
         ray.init(log_to_driver=False, logging_level=logging.WARNING)
     else:
-        cpus = num_workers or len(os.sched_getaffinity(0))
+        cpus = num_workers or num_cores()
         ray.init(
             "local",
             num_cpus=cpus,

@@ -57,7 +57,6 @@ class StateFile:
                 metasync=False,
                 readonly=readonly,
                 lock=not readonly,  # a reader of a folder at rest; it may be on a disk that cannot be written
-                readahead=False,
                 create=False,
                 max_spare_txns=0,  # no reader's slot is held between two reads, so a fork inherits none
             )
@@ -131,9 +130,16 @@ class StateFile:
             raise unusable(self.folder, error) from error
 
 
-# LMDB's file must not be used across a fork: a child lets go of what it inherits, and may then open it for itself.
 _open_here: weakref.WeakSet[StateFile] = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_open_here)])
+
+
+def _let_go() -> None:
+    """Close what was inherited: LMDB must not be used across a fork, but a child may open the file for itself."""
+    for file in list(_open_here):
+        file.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class Tables:
