@@ -167,7 +167,7 @@ def test_a_run_that_is_resumed_goes_on_as_if_nothing_had_been(
     assert identical(parts, whole)
 
 
-def test_the_parts_of_an_evaluation_are_added_up_in_the_serial_order(
+def test_an_evaluation_that_actors_share_is_the_serial_one(
     here: RayHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedadmm.learning.evaluation.BATCH", 1)  # a part for each of the 20 test examples

@@ -47,7 +47,8 @@ class Visit(NamedTuple):
     effort: Effort
     newcomer: bool  # never applied before this round
     finite: bool  # else refused: it leaves no trace
-    mean_of: tuple[int, ...] | None = None  # whose mean upload and buffers are; None: its own, (): in another visit
+    # Whose mean upload and buffers it brings: its own if None; () if another visit brings them.
+    mean_of: tuple[int, ...] | None = None
 
 
 class Progress(NamedTuple):

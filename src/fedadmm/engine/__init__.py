@@ -51,6 +51,4 @@ def make_engine(
         from fedadmm.engine.ray import RayEngine  # an extra
 
         return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=num_workers)
-    return WorkersEngine(
-        algorithm, task, store, initial=initial, num_workers=num_workers or num_cores()
-    )
+    return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num_workers or num_cores())
