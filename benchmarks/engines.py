@@ -1,6 +1,6 @@
 """Seconds per round of each engine, as ratios to the bare PyTorch loop of the same minute: `make bench`.
 
-    python benchmarks/engines.py --workloads silo,crowd,tiny --pairs 5
+python benchmarks/engines.py --workloads silo,crowd,tiny --pairs 5
 """
 
 import platform
@@ -41,7 +41,9 @@ WORKLOADS = {
 }
 
 
-def simulation(workload: Workload, algorithm: Any, engine: str, epochs: int, folder: Path | None) -> Simulation:
+def simulation(
+    workload: Workload, algorithm: Any, engine: str, epochs: int, folder: Path | None
+) -> Simulation:
     """Return a run of a workload, with client state in a folder or in memory."""
     torch.manual_seed(0)
     examples = (torch.randn(NUM_EXAMPLES, 1, 28, 28), torch.randint(0, 10, (NUM_EXAMPLES,)))
@@ -91,9 +93,17 @@ def main(
         )
         for count in map(int, epochs.split(",")):
             for engine in workload.engines:
-                for algorithm, on_disk in ((FedAvg(), False), (FedADMM(eta="seen"), False), (FedADMM(eta="seen"), True)):
+                for algorithm, on_disk in (
+                    (FedAvg(), False),
+                    (FedADMM(eta="seen"), False),
+                    (FedADMM(eta="seen"), True),
+                ):
                     with ExitStack() as held:
-                        folder = Path(held.enter_context(tempfile.TemporaryDirectory(dir="."))) if on_disk else None
+                        folder = (
+                            Path(held.enter_context(tempfile.TemporaryDirectory(dir=".")))
+                            if on_disk
+                            else None
+                        )
                         run = simulation(workload, algorithm, engine, count, folder)
                         held.callback(run.close)
                         seconds(run)
@@ -106,7 +116,9 @@ def main(
                         f"{statistics.median(bares):.2f}", f"{statistics.median(ratios):.2f}",
                         f"{min(ratios):.2f}", f"{max(ratios):.2f}",
                     )  # fmt: skip
-                    Console(stderr=True).print(table.columns[6]._cells[-1], name, count, algorithm, on_disk, engine)
+                    Console(stderr=True).print(
+                        table.columns[6]._cells[-1], name, count, algorithm, on_disk, engine
+                    )
     Console(width=140).print(table)
 
 
