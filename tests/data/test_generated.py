@@ -1,5 +1,6 @@
 """Data made client by client is a federation like any other, and costs nothing for those who are not asked."""
 
+import pickle
 import tracemalloc
 from typing import Any
 
@@ -91,6 +92,7 @@ def test_synthetic_clients_are_the_same_whenever_asked_and_differ_from_each_othe
     assert not torch.equal(first.inputs, synthetic(num_clients=1_000_000, seed=2).client(999_999).inputs)
     # A client's examples do not depend on how many others there are.
     assert identical(tuple(data.client(5)), tuple(synthetic(num_clients=10, seed=1).client(5)))
+    assert identical(tuple(pickle.loads(pickle.dumps(data)).client(5)), tuple(data.client(5)))
     counts = [np.bincount(data.client(c).targets.numpy(), minlength=10) for c in range(50)]
     assert np.std(counts, axis=0).mean() > 1.5  # far from the same labels everywhere
 

@@ -1,6 +1,7 @@
 """Data that is made when a client needs it, so that a federation costs nothing for the clients that it does not ask."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,31 +65,34 @@ OWN_SHARE = 0.5  # how far a client's labelling and features are from those that
 
 
 def synthetic(*, num_clients: int, seed: int) -> GeneratedData:
-    """Return clients with a softmax labelling and features of their own, both around shared ones.
+    """Return clients with a linear labelling and features of their own, both around shared ones.
 
     As in Li et al., MLSys 2020, section 5.1: feature j has variance j^-1.2, so a few features carry most.
     """
-    shared = stream(seed, "synthetic")
-    weights = shared.standard_normal((NUM_FEATURES, NUM_CLASSES))
+    test = _labelled(
+        stream(seed, "synthetic test"),
+        weights=_shared_weights(seed),
+        centre=np.zeros(NUM_FEATURES),
+        count=NUM_TEST,
+    )
+    function = partial(_synthetic_client, seed)
+    return GeneratedData(function, num_clients=num_clients, num_classes=NUM_CLASSES, test=test)
+
+
+def _synthetic_client(seed: int, client: int) -> Examples:
+    generator = stream(seed, "synthetic", client)
+    shared = _shared_weights(seed)
+    weights = shared + OWN_SHARE * generator.standard_normal(shared.shape)
+    centre = OWN_SHARE * generator.standard_normal(NUM_FEATURES)
+    return _labelled(generator, weights=weights, centre=centre, count=NUM_EXAMPLES)
+
+
+def _shared_weights(seed: int) -> Array:
+    return stream(seed, "synthetic weights").standard_normal((NUM_FEATURES, NUM_CLASSES))
+
+
+def _labelled(generator: np.random.Generator, *, weights: Array, centre: Array, count: int) -> Examples:
     scale = np.arange(1, NUM_FEATURES + 1) ** -0.6
-
-    def client(index: int) -> Examples:
-        generator = stream(seed, "synthetic client", index)
-        own = weights + OWN_SHARE * generator.standard_normal(weights.shape)
-        centre = OWN_SHARE * generator.standard_normal(NUM_FEATURES)
-        return _labelled(generator, scale, centre, own, NUM_EXAMPLES)
-
-    test = _labelled(stream(seed, "synthetic test"), scale, np.zeros(NUM_FEATURES), weights, NUM_TEST)
-    return GeneratedData(client, num_clients=num_clients, num_classes=NUM_CLASSES, test=test)
-
-
-def _labelled(
-    generator: np.random.Generator,
-    scale: Array,
-    centre: Array,
-    weights: Array,
-    count: int,
-) -> Examples:
     features = (centre + generator.standard_normal((count, NUM_FEATURES))) * scale
     labels = (features @ weights).argmax(axis=1)
     return Examples(torch.from_numpy(features.astype(np.float32)), torch.from_numpy(labels))
