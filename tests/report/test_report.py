@@ -53,9 +53,16 @@ def test_folders_that_are_no_runs_are_passed_over_or_named(tmp_path):
     assert [run.path.name for run in find_runs(tmp_path)] == ["a"]
     with pytest.raises(InputError, match=r"b is no run folder: it has no experiment.toml"):
         read_run(tmp_path / "b")
-    (tmp_path / "a" / "rounds.jsonl").write_text("{half a li")
+    (tmp_path / "a" / "rounds.jsonl").write_text("{half a line\n")
     with pytest.raises(InputError, match="a cannot be read"):
         read_run(tmp_path / "a")
+
+
+def test_a_line_that_a_kill_cut_in_half_is_passed_over(tmp_path):
+    folder = write_run(tmp_path / "a", [0.1, 0.2])
+    with (folder / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 3, "accu')
+    assert len(read_run(folder).rounds) == 2
 
 
 def test_bytes_are_written_with_a_unit():

@@ -106,9 +106,7 @@ class _Worker:
         """Start the process, in the place of one that died."""
         self.number: Any = None
         self.connection, theirs = self._context.Pipe()
-        self.process = self._context.Process(
-            target=_work, args=(theirs, os.getpid(), self._setup), daemon=True
-        )
+        self.process = self._context.Process(target=_work, args=(theirs, self._setup), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -144,9 +142,9 @@ def _close(workers: list[_Worker]) -> None:
         worker.close()
 
 
-def _work(connection: Connection, parent: int, setup: Setup) -> None:
+def _work(connection: Connection, setup: Setup) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    _end_with(parent)
+    _end_with_parent()
     torch.set_num_threads(1)
     handler = None
     while True:
@@ -162,11 +160,12 @@ def _work(connection: Connection, parent: int, setup: Setup) -> None:
         connection.send(outcome)
 
 
-def _end_with(parent: int) -> None:
+def _end_with_parent() -> None:
     """Ask the kernel to end this process with its parent, so that a killed run leaves nobody behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
+        parent = multiprocessing.parent_process()
+        if parent is not None and not parent.is_alive():
             os._exit(1)
 
 

@@ -129,7 +129,8 @@ class Experiment(Settings):
         for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
             if self.data.partition != partition:
                 del table["data"][key]
-        text = json.dumps(table, sort_keys=True, separators=(",", ":"))
+        # What is None is left out, so that a key which is added later does not rename the runs that do without it.
+        text = json.dumps(_without_none(table), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     @property

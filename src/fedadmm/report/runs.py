@@ -1,6 +1,7 @@
 """What a report knows of a run: its folder, nothing else."""
 
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,7 +62,8 @@ def read_run(path: Path) -> RunData:
     """Read a run folder."""
     try:
         experiment = tomllib.loads((path / "experiment.toml").read_text())
-        lines = (path / "rounds.jsonl").read_text().splitlines()
+        # A line that a kill cut in half has no end; the store still has its round.
+        lines = re.findall(r"(.*)\n", (path / "rounds.jsonl").read_text())
         return RunData(path, experiment, [json.loads(line) for line in lines])
     except FileNotFoundError as error:
         raise InputError(f"{path} is no run folder: it has no {Path(error.filename).name}") from error
