@@ -95,10 +95,8 @@ def compare_command(
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
     """
-    from fedadmm.report.figures import (
-        accuracy_figure,
-        save_figure,
-    )  # here, for matplotlib takes a second to import
+    # Here, for matplotlib takes a second to import.
+    from fedadmm.report.figures import accuracy_figure, save_figure
 
     experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
     interruption = Interruption()
@@ -109,12 +107,12 @@ def compare_command(
         if ended.status == "interrupted":
             _tell(ended)
             raise typer.Exit(130)
-    runs = [read_run(folder) for folder in folders]
+    runs = [read_run(folder).first(experiments[0].rounds) for folder in folders]
     first = experiments[0]
     target = "" if first.target is None else f"; rounds and upload to reach accuracy {first.target:g}"
     title = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
     console.print(comparison_table(runs, title=title))
-    if remark := load_plan(plan).remark.strip():
+    if algorithms is None and (remark := load_plan(plan).remark.strip()):
         console.print(remark, highlight=False)
     markdown = out / f"{first.name}.md"
     markdown.write_text(comparison_markdown(runs))
@@ -141,6 +139,8 @@ def tune_command(
     """
     experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=None)
     grid = _numbers(rates)
+    if seeds < 1:
+        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
     interruption = Interruption()
 
     def run(experiment: Experiment) -> tuple[list[Record], bool]:

@@ -57,11 +57,13 @@ def run_with_progress(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress, interruption.watched(), _log_shown():
+    progress = Progress(*columns, console=console)
+    with interruption.watched(), _log_shown(), _stopped(progress):
         label = experiment.label or experiment.algorithm_name
         task = progress.add_task(label, total=experiment.rounds, accuracy="")
 
         def on_start(rounds_before: int) -> None:
+            progress.start()  # only now: a mistake in the set-up needs no bar
             progress.update(task, completed=min(rounds_before, experiment.rounds))
 
         def on_round(record: Record) -> bool:
@@ -74,6 +76,14 @@ def run_with_progress(
             return not interruption.asked
 
         return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round)
+
+
+@contextmanager
+def _stopped(progress: Progress) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        progress.stop()
 
 
 @contextmanager

@@ -122,7 +122,8 @@ def test_the_worst_decile_is_the_mean_of_the_worst_tenth() -> None:
 
 
 def test_a_run_ends_when_all_its_clients_are_refused() -> None:
-    result = _simulate("softmax_regression", rounds=5, local=Local(learning_rate=1e38, epochs=5))
+    with pytest.warns(UserWarning, match="diverged"):
+        result = _simulate("softmax_regression", rounds=5, local=Local(learning_rate=1e38, epochs=5))
     assert result.status == "diverged"
     assert result.history[-1].clients == ()
     assert len(result.history[-1].refused) == 3

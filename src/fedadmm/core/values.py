@@ -18,7 +18,9 @@ def rate_from(name: str, value: Any) -> Rate:
     schedule = SCHEDULES[kind]
     keys = [field.name for field in fields(schedule)]
     if sorted(table) != sorted(keys):
-        raise InputError(f"{name} has the keys {', '.join(table)}; a {kind} schedule has {', '.join(keys)}")
+        raise InputError(
+            f"{name} has the keys {', '.join(value)}; a {kind} schedule has {', '.join(keys)} beside it"
+        )
     return schedule(**table)
 
 

@@ -1,5 +1,6 @@
 """Datasets by name: their training and test examples, normalised."""
 
+import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,7 +124,14 @@ def _load_named(name: str, *, normalisation: str | None) -> Dataset:
         raise InputError(
             f'data "{name}" is of type {type(function).__name__}; name a function that returns (train, test)'
         )
-    returned = function()
+    try:
+        returned = function()
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{line.filename}, line {line.lineno}"
+        raise InputError(
+            f'data "{name}" raised {type(error).__name__}: {error} ({where}); correct it'
+        ) from error
     if isinstance(returned, Dataset):
         return returned
     if not isinstance(returned, tuple | list) or len(returned) != 2:

@@ -93,4 +93,9 @@ def _checked(examples: Examples) -> Examples:
         raise InputError(f"{len(inputs)} inputs and {len(targets)} targets; give one target for each input")
     if len(inputs) == 0:
         raise InputError("data with 0 examples; give at least one")
+    for part, what in ((inputs, "input"), (targets, "target")):
+        if part.is_floating_point() and not torch.isfinite(part.sum()):
+            broken = torch.nonzero(~torch.isfinite(part).flatten(1 if part.ndim > 1 else 0))
+            if len(broken):
+                raise InputError(f"{what} {int(broken[0, 0])} holds a NaN or an infinity; clean the data")
     return examples

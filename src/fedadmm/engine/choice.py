@@ -3,7 +3,7 @@
 import logging
 import os
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
@@ -32,6 +32,8 @@ def choose(name: EngineName, algorithm: Algorithm[Any, Any, Any], task: Stackabl
         choice = _picked(algorithm, task)
         logger.info("engine %s", choice)
         return choice
+    if name not in get_args(EngineName):
+        raise InputError(f"engine={name!r} is unknown; use one of {', '.join(get_args(EngineName))}")
     if name == "stacked":
         _check_stackable(algorithm, task)
     if name == "ray" and find_spec("ray") is None:

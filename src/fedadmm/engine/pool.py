@@ -37,7 +37,7 @@ class Pool:
     def __init__(self, setup: Setup, *, num_workers: int, start_method: str | None = None) -> None:
         context = multiprocessing.get_context(start_method)
         self._workers = [_Worker(setup, context) for _ in range(num_workers)]
-        weakref.finalize(self, _close, self._workers)
+        weakref.finalize(self, _close, self._workers, owner=os.getpid())
 
     def run(self, jobs: Sequence[Any], *, costs: Sequence[float], window: int) -> Iterator[Any]:
         """Yield the answers to the jobs, in their order.
@@ -72,7 +72,7 @@ class Pool:
 
     def close(self) -> None:
         """End the processes."""
-        _close(self._workers)
+        _close(self._workers, owner=os.getpid())
 
     def pids(self) -> list[int]:
         """Return the ids of the processes."""
@@ -137,9 +137,10 @@ class _Worker:
         self.process.join()
 
 
-def _close(workers: list[_Worker]) -> None:
-    for worker in workers:
-        worker.close()
+def _close(workers: list[_Worker], *, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process inherits the finalizer, and the workers are not its own
+        for worker in workers:
+            worker.close()
 
 
 def _work(connection: Connection, setup: Setup) -> None:

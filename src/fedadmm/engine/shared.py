@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.errors import InputError
 
 
 class SharedMessage:
@@ -51,5 +52,14 @@ class _Standstill:
 
 def probe_upload(algorithm: Algorithm[Any, Any, Any], download: Any, initial: Vector) -> Message:
     """Return an upload of an algorithm, for its form alone."""
-    upload: Message = algorithm.client_update(download, algorithm.init_client(initial), _Standstill())[0]
+    name = type(algorithm).__name__
+    answer: Any = algorithm.client_update(download, algorithm.init_client(initial), _Standstill())
+    if type(answer) is not tuple or len(answer) != 2:
+        raise InputError(f"{name}.client_update returns {type(answer).__name__}; return (upload, client)")
+    for part in answer:
+        if not isinstance(part, tuple):
+            raise InputError(
+                f"{name}.client_update returns {type(part).__name__} where a message belongs; return NamedTuples"
+            )
+    upload: Message = answer[0]
     return upload

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 import tomli_w
@@ -156,7 +156,13 @@ def algorithm_from_table(table: dict[str, Any]) -> Algorithm[Any, Any, Any]:
         kind = ALGORITHMS[name]
     else:
         raise InputError(f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}")
-    keys = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    if missing := getattr(kind, "__abstractmethods__", None):
+        raise InputError(
+            f"{name} does not define {', '.join(sorted(missing))}; an algorithm has all four methods"
+        )
+    if not is_dataclass(kind):
+        raise InputError(f"{name} is no dataclass; put @dataclass(frozen=True) above it")
+    keys = [field.name for field in fields(kind)]
     for key in arguments:
         if key not in keys:
             raise InputError(f"unknown key {key!r}; {name} has {', '.join(keys) or 'no keys but its name'}")

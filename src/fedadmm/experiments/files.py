@@ -2,6 +2,7 @@
 
 import copy
 import difflib
+import sys
 import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
@@ -31,7 +32,7 @@ class Plan:
         table = copy.deepcopy(self.table)
         if variant in self.variants:
             _apply(table, {"label": variant, **_dotted(self.variants[variant])})
-        elif variant in ALGORITHMS:
+        elif variant is not None and (variant in ALGORITHMS or ":" in variant):
             _apply(table, {"algorithm.name": variant})
         elif variant is not None:
             known = [*self.variants, *(name for name in ALGORITHMS if name not in self.variants)]
@@ -64,6 +65,13 @@ def load_plan(name_or_path: str) -> Plan:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}; give a TOML file") from error
+    if not text.strip():
+        raise InputError(
+            f"{path} is empty; write an experiment, or copy one from a run folder's experiment.toml"
+        )
+    beside = str(path.resolve().parent)
+    if beside not in sys.path:
+        sys.path.insert(0, beside)  # users keep their functions beside their TOML file
     return _plan(text, where=str(path))
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,10 +85,14 @@ class RunFolder:
         try:
             handle = (self.path / "lock").open()
         except FileNotFoundError:
-            raise InputError(f"{self.path} is no run folder: it has no lock") from None
+            raise InputError(f"{self.path} is no run folder: it has no experiment.toml") from None
         with handle:
             self._flock(handle, fcntl.LOCK_SH)
             yield
+
+    def remove(self) -> None:
+        """Remove the folder and all that is in it."""
+        shutil.rmtree(self.path)
 
     def read_experiment(self) -> Experiment:
         """Return the experiment in experiment.toml."""

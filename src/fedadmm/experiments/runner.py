@@ -63,11 +63,11 @@ def run(
                     durability=experiment.state.durability,
                 )
                 held.callback(store.close)
-            folder.write_experiment(experiment)
             return store
 
         simulation = simulation_of(experiment, data_dir=data_dir, open_store=open_store)
         held.callback(simulation.close)
+        folder.write_experiment(experiment.replace(rounds=max(experiment.rounds, len(simulation.history))))
         if simulation.engine.reason is not None:
             folder.write_engine(simulation.engine)
         folder.write_records(simulation.history)
@@ -75,7 +75,13 @@ def run(
         on_start(rounds_before)
         proceed = True
         while proceed and not _has_ended(simulation, experiment):
-            record = simulation.advance()
+            try:
+                record = simulation.advance()
+            except Exception:
+                if not simulation.history:  # a mistake that only the first round brought out
+                    held.close()
+                    folder.remove()
+                raise
             folder.append_record(record)
             proceed = on_round(record)
         folder.write_model(simulation.model(), round=len(simulation.history))

@@ -1,5 +1,6 @@
 """One call from Python: an algorithm, a model, data, and back comes the trained model with its history."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,6 +8,7 @@ from typing import Any, Literal
 from torch import nn
 
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulation import ClientScores, ParticipationRule, Simulation
@@ -69,6 +71,7 @@ def simulate(
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
     callbacks: each is called after every round with its record and the simulation.
     """
+    _check_arguments(algorithm, data, rounds, local, callbacks)
     simulation = Simulation(
         algorithm,
         model=model,
@@ -84,7 +87,29 @@ def simulate(
             for callback in callbacks:
                 callback(record, simulation)
             if simulation.diverged:
+                warnings.warn(
+                    f"diverged in round {record.round}: no client's update was finite; lower local.learning_rate",
+                    stacklevel=2,
+                )
                 break
     finally:
         simulation.close()
     return Result(simulation)
+
+
+def _check_arguments(algorithm: Any, data: Any, rounds: Any, local: Any, callbacks: Any) -> None:
+    """Refuse what a type checker would, for those who have none."""
+    if not isinstance(algorithm, Algorithm):
+        raise InputError(f"algorithm={algorithm!r} is no algorithm; give one, such as fedadmm.FedAvg()")
+    if not hasattr(data, "num_clients"):
+        raise InputError(
+            f"data of type {type(data).__name__} has no clients; deal it out with fedadmm.federate(...)"
+        )
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
+        raise InputError(f"rounds={rounds!r} is no number of rounds; use a whole number such as 60")
+    if local is not None and not isinstance(local, Local):
+        raise InputError(
+            f"local={local!r} is no local solver; use fedadmm.Local(epochs=..., learning_rate=...)"
+        )
+    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+        raise InputError(f"callbacks={callbacks!r} is no list of functions; use callbacks=[function]")

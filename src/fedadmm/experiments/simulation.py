@@ -20,6 +20,7 @@ from fedadmm.core.round import Assignment, Progress, run_round
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
 from fedadmm.engine import Engine, EngineName, choose, make_engine
+from fedadmm.engine.shared import probe_upload
 from fedadmm.experiments.records import Record
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
 from fedadmm.learning.flat import independent_copy
@@ -42,6 +43,10 @@ def participation_from(rule: ParticipationRule) -> Participation:
         return rule
     if callable(rule):
         return Chosen(rule)
+    if isinstance(rule, str):
+        raise InputError(
+            f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function"
+        )
     return Independent(tuple(float(p) for p in rule))  # type: ignore[union-attr]
 
 
@@ -122,7 +127,8 @@ class Simulation:
                 device=device,
             )
             self.engine = choose(engine, algorithm, self._task)
-        initial = self._task.model.weights.clone()
+            initial = self._task.model.weights.clone()
+            probe_upload(algorithm, algorithm.download(algorithm.init_server(initial)), initial)
         server = algorithm.init_server(initial)
         kinds = kinds_of(algorithm, initial)
         # Last: a mistake in the settings must be found before anything is written.

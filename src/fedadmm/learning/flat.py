@@ -32,7 +32,10 @@ class FlatModel:
     """A module whose trainable parameters are views of one vector, `weights`."""
 
     def __init__(self, module: nn.Module, *, device: str | torch.device = "cpu") -> None:
-        self.module = module.to(device)
+        try:
+            self.module = module.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f'device="{device}" cannot be used: {error}; use "cpu"') from error
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not self.parameters:
             raise InputError("the model has no trainable parameters; give one a requires_grad of True")

@@ -90,6 +90,11 @@ class SGDProblem:
             inputs = channels_last(inputs)
             yield from zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
 
+    def _remedy_for_one(self) -> str:
+        if self.num_examples == 1:
+            return "give it at least 2 examples, or use a model without batch normalisation"
+        return f"use a batch_size that leaves no remainder of 1 in {self.num_examples}"
+
     def _gradients(self, inputs: torch.Tensor, targets: torch.Tensor) -> list[torch.Tensor]:
         try:
             value = self._loss(self._model.module(inputs), targets)
@@ -98,7 +103,7 @@ class SGDProblem:
                 raise
             raise InputError(
                 f"client {self._assignment.client} has a batch of one example, on which batch normalisation "
-                f"cannot train; use a batch_size that leaves no remainder of 1 in {self.num_examples}"
+                f"cannot train; {self._remedy_for_one()}"
             ) from error
         gradients = torch.autograd.grad(value, self._model.parameters, allow_unused=True)
         self._steps += 1

@@ -155,21 +155,27 @@ class LearningTask:
         try:
             with torch.inference_mode():
                 outputs = self.model.module(inputs)
-        except (RuntimeError, ValueError, IndexError) as error:
-            first = str(error).splitlines()[0]
-            raise InputError(f"the model does not take inputs of shape {shape}: {first}") from error
+        except Exception as error:
+            raise InputError(
+                f"the model does not take inputs of shape {shape}: {_first_line(error)}"
+            ) from error
         self.model.module.train(training)
         if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
             got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
             raise InputError(
                 f"the model returns {got} for inputs of shape {shape}; return one row per example"
             )
-        try:
-            values = [self._loss(outputs, targets), *(f(outputs, targets) for f in self._metrics.values())]
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise InputError(
-                f"the loss does not take the model's outputs of shape {tuple(outputs.shape)} "
-                f"with targets of shape {tuple(targets.shape)}: {str(error).splitlines()[0]}"
-            ) from error
-        if any(torch.as_tensor(value).numel() != 1 for value in values):
-            raise InputError("the loss or a metric returns more than one number; return the mean")
+        for name, function in {"loss": self._loss, **self._metrics}.items():
+            try:
+                number = torch.as_tensor(function(outputs, targets)).numel()
+            except Exception as error:
+                raise InputError(
+                    f"the {name} does not take (outputs, targets) of shapes {tuple(outputs.shape)} and "
+                    f"{tuple(targets.shape)}: {_first_line(error)}; correct it, or the model's last layer"
+                ) from error
+            if number != 1:
+                raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ class RunData:
     path: Path
     experiment: dict[str, Any]
     rounds: list[dict[str, Any]]
+
+    def first(self, rounds: int) -> "RunData":
+        """Return the run as it was after so many rounds."""
+        return replace(self, experiment={**self.experiment, "rounds": rounds}, rounds=self.rounds[:rounds])
 
     @property
     def label(self) -> str:
