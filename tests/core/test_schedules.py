@@ -81,7 +81,7 @@ def test_a_rate_survives_the_way_to_a_plain_table_and_back(rate: Rate) -> None:
         ({"value": 1.0}, "rho has schedule=None; use one of constant, step, cosine"),
         (
             {"schedule": "step", "before": 1.0},
-            "rho has the keys before; a step schedule has before, after, at_round",
+            "rho has the keys schedule, before; a step schedule has before, after, at_round beside it",
         ),
     ],
 )
