@@ -14,7 +14,7 @@ import typer
 
 sys.path += [str(Path(__file__).parents[1] / "tests" / part) for part in ("", "experiments")]
 
-from killed_runs import Workplace
+from killed_runs import RunPlace
 
 
 def main(
@@ -25,7 +25,7 @@ def main(
     """Kill runs until there were enough kills."""
     began, rng, done, runs = time.perf_counter(), random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        place = Workplace.made(Path(folder))
+        place = RunPlace.made(Path(folder))
         assert place.run("whole") == 0, place.said
         whole = place.result("whole")
         while done < kills:

@@ -35,13 +35,13 @@ epochs = "1..2"
 
 
 @dataclass(frozen=True)
-class Workplace:
+class RunPlace:
     """A folder with a plan and the runs of it."""
 
     folder: Path
 
     @classmethod
-    def made(cls, folder: Path) -> "Workplace":
+    def made(cls, folder: Path) -> "RunPlace":
         """Return a folder with the plan in it."""
         (folder / "plan.toml").write_text(PLAN)
         return cls(folder)

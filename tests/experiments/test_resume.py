@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killed_runs import ROUNDS, Workplace, die_in, ended, wait_for
+from killed_runs import ROUNDS, RunPlace, die_in, ended, wait_for
 
 from fedadmm.core.errors import InputError
 from fedadmm.experiments import runner
@@ -22,15 +22,15 @@ Result = tuple[bytes, list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    """Return a workplace in which `whole` is a run that was never interrupted."""
-    place = Workplace.made(tmp_path_factory.mktemp("resume"))
+def place(tmp_path_factory: pytest.TempPathFactory) -> RunPlace:
+    """Return a place in which `whole` is a run that was never interrupted."""
+    place = RunPlace.made(tmp_path_factory.mktemp("resume"))
     assert place.run("whole") == 0
     return place
 
 
 @pytest.fixture(scope="module")
-def whole(place: Workplace) -> Result:
+def whole(place: RunPlace) -> Result:
     """Return the result of the run that was never interrupted."""
     result = place.result("whole")
     assert len(result[1]) == ROUNDS
@@ -46,7 +46,7 @@ def out(request: pytest.FixtureRequest) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "num_kills"), [("serial", 30), ("workers", 15)])
 def test_a_run_killed_at_random_instants_ends_with_the_same_bytes(
-    place: Workplace, whole: Result, engine: str, num_kills: int
+    place: RunPlace, whole: Result, engine: str, num_kills: int
 ) -> None:
     rng = random.Random(0)
     kills = runs = 0
@@ -88,7 +88,7 @@ END = [
 
 @pytest.mark.slow
 def test_a_run_killed_at_every_step_ends_with_the_same_bytes(
-    place: Workplace, whole: Result, out: str
+    place: RunPlace, whole: Result, out: str
 ) -> None:
     # The steps of a round twice: once they meet what the others left, once what they left themselves.
     for owner, name, call, when in [*BEGINNING, *(step for step in ROUND for _ in range(2)), *END]:
@@ -99,7 +99,7 @@ def test_a_run_killed_at_every_step_ends_with_the_same_bytes(
 
 
 def test_a_line_cut_in_the_middle_and_files_that_are_gone_are_made_again(
-    place: Workplace, whole: Result, out: str
+    place: RunPlace, whole: Result, out: str
 ) -> None:
     process = place.start(out)
     wait_for(lambda: place.num_rounds(out) > 3)
@@ -117,7 +117,7 @@ def test_a_line_cut_in_the_middle_and_files_that_are_gone_are_made_again(
     assert place.result(out) == whole
 
 
-def test_ctrl_c_finishes_the_round_and_says_how_to_resume(place: Workplace, whole: Result, out: str) -> None:
+def test_ctrl_c_finishes_the_round_and_says_how_to_resume(place: RunPlace, whole: Result, out: str) -> None:
     process = place.start(out)
     wait_for(lambda: place.num_rounds(out) > 2)
     os.kill(process.pid, signal.SIGINT)
@@ -132,7 +132,7 @@ def test_ctrl_c_finishes_the_round_and_says_how_to_resume(place: Workplace, whol
 
 
 def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(
-    place: Workplace, whole: Result, out: str
+    place: RunPlace, whole: Result, out: str
 ) -> None:
     process = place.start(out, before=_slow_training)
     wait_for(lambda: place.num_rounds(out) > 0)
@@ -147,7 +147,7 @@ def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(
     assert place.result(out) == whole
 
 
-def test_a_finished_run_is_not_run_again(place: Workplace, whole: Result) -> None:
+def test_a_finished_run_is_not_run_again(place: RunPlace, whole: Result) -> None:
     times = {
         file.name: file.stat().st_mtime_ns for file in place.run_folder("whole").iterdir() if file.is_file()
     }
@@ -156,13 +156,13 @@ def test_a_finished_run_is_not_run_again(place: Workplace, whole: Result) -> Non
     assert {name: (place.run_folder("whole") / name).stat().st_mtime_ns for name in times} == times
 
 
-def test_a_finished_run_that_is_extended_is_a_longer_run(place: Workplace, whole: Result, out: str) -> None:
+def test_a_finished_run_that_is_extended_is_a_longer_run(place: RunPlace, whole: Result, out: str) -> None:
     assert place.run(out, "--rounds", 4) == 0
     assert place.run(out, "--rounds", ROUNDS) == 0
     assert place.result(out) == whole
 
 
-def test_a_second_process_on_the_same_folder_is_refused(place: Workplace, whole: Result, out: str) -> None:
+def test_a_second_process_on_the_same_folder_is_refused(place: RunPlace, whole: Result, out: str) -> None:
     first = place.start(out)
     wait_for(lambda: place.num_rounds(out) > 0)
     os.kill(first.pid, signal.SIGSTOP)
@@ -180,7 +180,7 @@ def test_a_second_process_on_the_same_folder_is_refused(place: Workplace, whole:
 
 @pytest.mark.parametrize("limit", [200_000, 3_000_000])
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_afterwards(
-    place: Workplace, whole: Result, limit: int, out: str
+    place: RunPlace, whole: Result, limit: int, out: str
 ) -> None:
     # A limit on the size of files stands in for a full disk; it hits the model, the creation, or a later round.
     assert place.run(out, before=partial(_limit_files, limit)) == 2
@@ -191,7 +191,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_afterwards(
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence_and_the_run_goes_on_afterwards(
-    place: Workplace, whole: Result, out: str
+    place: RunPlace, whole: Result, out: str
 ) -> None:
     assert place.run(out, "--rounds", 5) == 0
     lines = place.run_folder(out) / "rounds.jsonl"
@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence_and_the_run_goes_on_after
     assert place.result(out) == whole
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(place: Workplace) -> None:
+def test_a_folder_that_cannot_be_written_is_one_sentence(place: RunPlace) -> None:
     # A file where a folder should be: it refuses root too, whom permissions do not stop.
     (place.folder / "file").write_text("")
     assert place.run("file/below") == 2
@@ -216,7 +216,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(place: Workplace) -> No
 def test_a_read_only_folder_is_one_sentence_and_nothing_is_lost(whole: Result) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        place = Workplace.made(Path(folder))
+        place = RunPlace.made(Path(folder))
         assert place.run("out", "--rounds", 5) == 0
         _allow_writing(place.folder / "out", False)
         assert place.run("out", before=_be_nobody) == 2, place.said
@@ -232,7 +232,7 @@ def test_a_read_only_folder_is_one_sentence_and_nothing_is_lost(whole: Result) -
     ("key", "other"), [("experiment", "ffffffffff"), ("torch", "1.0.0"), ("fedadmm", "0.0.1")]
 )
 def test_a_folder_of_another_experiment_or_version_is_refused_with_the_reason(
-    place: Workplace, whole: Result, key: str, other: str, monkeypatch: pytest.MonkeyPatch
+    place: RunPlace, whole: Result, key: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = _experiment(place)
     ours = runner.identity_of(experiment)
@@ -245,19 +245,19 @@ def test_a_folder_of_another_experiment_or_version_is_refused_with_the_reason(
 
 
 def test_a_folder_of_another_format_is_refused_with_the_reason(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
+    place: RunPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedadmm.state.disk.FORMAT", 2)
     with pytest.raises(InputError, match="was written with format 1, here it is 2"):
         runner.run(_experiment(place), out=place.folder / "whole")
 
 
-def test_durability_does_not_change_the_result(place: Workplace, whole: Result) -> None:
+def test_durability_does_not_change_the_result(place: RunPlace, whole: Result) -> None:
     assert place.run("power", "--set", "state.durability=power", "--rounds", 5) == 0
     assert place.result("power")[1] == whole[1][:5]
 
 
-def _experiment(place: Workplace) -> Experiment:
+def _experiment(place: RunPlace) -> Experiment:
     return load_plan(str(place.folder / "plan.toml")).experiment()
 
 
