@@ -16,38 +16,17 @@ from fedadmm import FedADMM, FedAvg, InputError, Local, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.engine.pool import Pool
 from fedadmm.engine.workers import WorkersEngine
-from fedadmm.state.disk import DiskStore
 from methods import METHODS
 from play import identical
-from worlds import made, network, some_data
-
-SIZES = [8, 10, 6, 12, 8, 14, 6, 8]
+from small_runs import outcome, simulation_of
 
 
-def _simulation(method: Algorithm, *, folder: Any = None, **options: Any) -> Simulation:
-    def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
-        return DiskStore(folder, kinds=kinds, identity={}, initial=initial)
-
-    return Simulation(
-        method,
-        model=made(network),
-        data=some_data(SIZES),
-        local=Local(epochs="1..3", batch_size=6),
-        participation=0.75,
-        weighting="examples",
-        seed=3,
-        open_store=on_disk if folder else None,
-        **options,
-    )
+def _simulation(method: Algorithm, **options: Any) -> Simulation:
+    return simulation_of(method, local=Local(epochs="1..3", batch_size=6), **options)
 
 
-def _outcome(simulation: Simulation, *, rounds: int = 3) -> Any:
-    for _ in range(rounds):
-        simulation.advance()
-    simulation.close()
-    records = [{**record.to_json(), "seconds": 0} for record in simulation.history]
-    states = {client: simulation._store.get(client) for client in simulation._store}
-    return tuple(simulation.progress), states, records
+def _outcome(simulation: Simulation) -> Any:
+    return outcome(simulation, rounds=3)
 
 
 @pytest.mark.parametrize("name", METHODS)
