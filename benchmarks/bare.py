@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 import torch
 from torch import multiprocessing, nn
 from torch.nn import functional
+from workloads import Workload
 
 
 class CNN1(nn.Module):
@@ -52,13 +53,25 @@ class BareLoop:
     ) -> None:
         num_processes = len(os.sched_getaffinity(0))
         self._pipes = []
+        self._processes = []
         for share in range(num_processes):
             ours, theirs = multiprocessing.Pipe()
             num_clients = len(range(share, clients_per_round, num_processes))
             arguments = (theirs, model, num_clients, examples_per_client, batch_size)
-            multiprocessing.Process(target=_serve, args=arguments, daemon=True).start()
+            self._processes.append(multiprocessing.Process(target=_serve, args=arguments, daemon=True))
+            self._processes[-1].start()
             self._pipes.append(ours)
         self.seconds(epochs=1)  # warm up
+
+    @classmethod
+    def of(cls, workload: Workload) -> "BareLoop":
+        """Return the loop of a workload."""
+        return cls(
+            workload.model,
+            clients_per_round=workload.clients_per_round,
+            examples_per_client=workload.examples_per_client,
+            batch_size=workload.batch_size,
+        )
 
     def seconds(self, *, epochs: int) -> float:
         """Return the seconds of one round."""
@@ -68,6 +81,12 @@ class BareLoop:
         for pipe in self._pipes:
             pipe.recv()
         return time.perf_counter() - began
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.terminate()
+            process.join()
 
 
 def _serve(pipe: Connection, name: str, num_clients: int, num_examples: int, batch_size: int) -> None:

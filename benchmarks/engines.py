@@ -7,8 +7,8 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,109 +16,123 @@ import torch
 import typer
 from bare import BareLoop
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
+from workloads import NUM_EXAMPLES, WORKLOADS, Workload
 
 from fedadmm import FedADMM, FedAvg, Local, Simulation, federate, make_dataset
 from fedadmm.state.disk import DiskStore
 
-NUM_EXAMPLES = 60_000  # of MNIST's form; their values do not matter to the time
+NUM_TEST_EXAMPLES = 10_000
+ENGINES = {"silo": ("workers",), "crowd": ("workers",), "tiny": ("workers", "stacked")}
 
 
-class Workload(NamedTuple):
-    """6,000 examples a round."""
+class Case(NamedTuple):
+    """What is timed: a method, where its client state is, and its local epochs."""
 
-    model: str
-    num_clients: int
-    clients_per_round: int
-    batch_size: int
-    engines: tuple[str, ...]
+    algorithm: Any
+    state: str
+    epochs: int
 
 
-WORKLOADS = {
-    "silo": Workload("cnn1", 100, 10, 50, ("workers",)),
-    "crowd": Workload("cnn1", 1000, 100, 10, ("workers",)),
-    "tiny": Workload("softmax_regression", 1000, 100, 10, ("workers", "stacked")),
-}
+CASES = (
+    Case(FedAvg(), "memory", 1),
+    Case(FedADMM(eta="seen"), "memory", 1),
+    Case(FedADMM(eta="seen"), "disk", 1),
+    Case(FedADMM(eta="seen"), "disk", 5),
+)
 
 
-def simulation(
-    workload: Workload, algorithm: Any, engine: str, epochs: int, folder: Path | None
-) -> Simulation:
-    """Return a run of a workload, with client state in a folder or in memory."""
+def make_data(workload: Workload, *, num_test_examples: int = 0) -> Any:
+    """Return random images of MNIST's form, dealt to the clients."""
     torch.manual_seed(0)
-    examples = (torch.randn(NUM_EXAMPLES, 1, 28, 28), torch.randint(0, 10, (NUM_EXAMPLES,)))
-    data = federate(make_dataset(examples), num_clients=workload.num_clients, partition="iid", seed=0)
-    store: Callable[..., Any] | None = None
-    if folder is not None:
-
-        def store(kinds: Any, initial: torch.Tensor) -> DiskStore:
-            return DiskStore(folder / "state", kinds=kinds, identity={}, initial=initial)
-
-    return Simulation(
-        algorithm,
-        model=workload.model,
-        data=data,
-        local=Local(epochs=epochs, batch_size=workload.batch_size, learning_rate=0.01),
-        participation=workload.clients_per_round / workload.num_clients,
-        seed=0,
-        engine=engine,
-        open_store=store,
+    train, test = (
+        (torch.randn(n, 1, 28, 28), torch.randint(0, 10, (n,))) for n in (NUM_EXAMPLES, num_test_examples)
     )
+    dataset = make_dataset(train, test=test if num_test_examples else None)
+    return federate(dataset, num_clients=workload.num_clients, partition="iid", seed=0)
 
 
-def seconds(run: Simulation) -> float:
-    """Return the seconds of one round, evaluation left out: there are no test examples."""
+@contextmanager
+def simulation(workload: Workload, case: Case, engine: str, data: Any) -> Iterator[Simulation]:
+    """Start a run of a workload, with client state in a folder or in memory."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+
+        def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
+            return DiskStore(Path(folder) / "state", kinds=kinds, identity={}, initial=initial)
+
+        run = Simulation(
+            case.algorithm,
+            model=workload.model,
+            data=data,
+            local=Local(epochs=case.epochs, batch_size=workload.batch_size, learning_rate=0.01),
+            participation=workload.clients_per_round / workload.num_clients,
+            seed=0,
+            engine=engine,
+            open_store=on_disk if case.state == "disk" else None,
+        )
+        try:
+            yield run
+        finally:
+            run.close()
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
     began = time.perf_counter()
-    run.advance()
+    function()
     return time.perf_counter() - began
+
+
+def rows(name: str, *, pairs: int, console: Console) -> Iterator[list[str]]:
+    """Time a workload: each case and engine beside the bare loop, and one evaluation alone."""
+    workload = WORKLOADS[name]
+    bare = BareLoop.of(workload)
+    data = make_data(workload)
+    for engine in ENGINES[name]:
+        for case in CASES:
+            method = type(case.algorithm).__name__ + (", state on disk" if case.state == "disk" else "")
+            with simulation(workload, case, engine, data) as run:
+                run.advance()  # starts the workers
+                title = f"{name}, {method}, E={case.epochs}, {engine}"
+                times = [
+                    (bare.seconds(epochs=case.epochs), seconds(run.advance))
+                    for _ in track(range(pairs), description=title, console=console, transient=True)
+                ]
+            yield [name, str(case.epochs), method, engine, *_ratio(times)]
+        tested = make_data(workload, num_test_examples=NUM_TEST_EXAMPLES)
+        with simulation(workload, CASES[0], engine, tested) as run:
+            run.advance()
+            times = [(bare.seconds(epochs=1), seconds(run.evaluate)) for _ in range(pairs)]
+        yield [name, "-", f"evaluation of {NUM_TEST_EXAMPLES:,} examples", engine, *_ratio(times)]
+    bare.close()
+
+
+def _ratio(times: list[tuple[float, float]]) -> tuple[str, str, str]:
+    ratios = [ours / theirs for theirs, ours in times]
+    spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+    return (
+        f"{statistics.median(theirs for theirs, _ in times):.2f}",
+        f"{statistics.median(ratios):.3f}",
+        spread,
+    )
 
 
 def main(
     workloads: Annotated[str, typer.Option(help="Comma-separated.")] = "silo,crowd,tiny",
-    epochs: Annotated[str, typer.Option(help="Comma-separated numbers of local epochs.")] = "1,5",
     pairs: Annotated[int, typer.Option(help="Rounds of each, interleaved with the bare loop.")] = 5,
 ) -> None:
     """Print the median ratio to the bare loop, and its spread."""
-    table = Table(title=f"Round / bare loop, {platform.machine()}, {torch.__version__}", title_justify="left")
-    for column in ("workload", "E", "method", "state", "engine", "bare s", "ratio", "min", "max"):
-        table.add_column(column)
+    table = Table(
+        title=f"Round / bare loop, {platform.machine()}, torch {torch.__version__}", title_justify="left"
+    )
+    for column in ("workload", "E", "what", "engine", "bare loop [s]", "ratio", "from to"):
+        table.add_column(column, no_wrap=True)
+    console = Console(stderr=True)
     for name in workloads.split(","):
-        workload = WORKLOADS[name]
-        per_client = NUM_EXAMPLES // workload.num_clients
-        bare = BareLoop(
-            workload.model,
-            clients_per_round=workload.clients_per_round,
-            examples_per_client=per_client,
-            batch_size=workload.batch_size,
-        )
-        for count in map(int, epochs.split(",")):
-            for engine in workload.engines:
-                for algorithm, on_disk in (
-                    (FedAvg(), False),
-                    (FedADMM(eta="seen"), False),
-                    (FedADMM(eta="seen"), True),
-                ):
-                    with ExitStack() as held:
-                        folder = (
-                            Path(held.enter_context(tempfile.TemporaryDirectory(dir=".")))
-                            if on_disk
-                            else None
-                        )
-                        run = simulation(workload, algorithm, engine, count, folder)
-                        held.callback(run.close)
-                        seconds(run)
-                        bares, ours = zip(
-                            *((bare.seconds(epochs=count), seconds(run)) for _ in range(pairs)), strict=True
-                        )
-                    ratios = [b / a for a, b in zip(bares, ours, strict=True)]
-                    table.add_row(
-                        name, str(count), type(algorithm).__name__, "disk" if on_disk else "memory", engine,
-                        f"{statistics.median(bares):.2f}", f"{statistics.median(ratios):.2f}",
-                        f"{min(ratios):.2f}", f"{max(ratios):.2f}",
-                    )  # fmt: skip
-                    Console(stderr=True).print(
-                        table.columns[6]._cells[-1], name, count, algorithm, on_disk, engine
-                    )
+        for row in rows(name, pairs=pairs, console=console):
+            console.print(*row, highlight=False)
+            table.add_row(*row)
     Console(width=140).print(table)
 
 

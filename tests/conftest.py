@@ -1,8 +1,33 @@
-"""What all tests share: hypothesis draws the same examples in every run, and torch sums on one thread."""
+"""What all tests share: the same examples in every run, one thread, and the published data where it is at hand."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import hypothesis
+import pytest
 import torch
+
+from fedadmm.data.files import DataFile, present
 
 hypothesis.settings.register_profile("same_examples", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.load_profile("same_examples")
 torch.set_num_threads(1)
+
+_BESIDE_THE_REPOSITORY = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def published() -> Callable[..., Path]:
+    """Return a function that gives the folder with the published files that it is asked for, or skips the test."""
+
+    def folder_with(*files: DataFile) -> Path:
+        folder = Path(os.environ.get("FEDADMM_DATA") or _BESIDE_THE_REPOSITORY)
+        missing = [file.path for file in files if present(file, folder=folder) is None]
+        if missing:
+            pytest.skip(
+                f"{missing[0]} is not in {folder}; set FEDADMM_DATA to a folder with the published files"
+            )
+        return folder
+
+    return folder_with

@@ -1,4 +1,4 @@
-"""The command line: run, compare, list, show, data."""
+"""The command line: run, compare, list, show; the other commands are in files of their own."""
 
 import sys
 from pathlib import Path
@@ -8,15 +8,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm import __version__, cli_data, cli_state
+from fedadmm import __version__, cli_data, cli_paper, cli_state, cli_tune
 from fedadmm.algorithms import ALGORITHMS
+from fedadmm.cli_options import (
+    Algorithms,
+    Changes,
+    DataDir,
+    Out,
+    PlanArgument,
+    Rounds,
+    Seed,
+    experiment_of,
+    experiments_of,
+)
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
-from fedadmm.experiments.experiment import Experiment
-from fedadmm.experiments.files import load_plan, parse_changes, preset_names
-from fedadmm.experiments.records import Record
+from fedadmm.experiments.files import load_plan, preset_names
 from fedadmm.experiments.runner import Run
-from fedadmm.experiments.tuning import PAPER_RATES, best, trials_of
 from fedadmm.report.runs import find_runs, read_run
 from fedadmm.report.table import comparison_markdown, comparison_table
 
@@ -27,25 +35,11 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(cli_data.app, name="data")
+app.command("tune")(cli_tune.tune_command)
+app.command("reproduce")(cli_paper.reproduce_command)
 app.command("check")(cli_state.check_command)
 app.command("export")(cli_state.export_command)
 console = Console()
-
-PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a value: --set rounds=10 --set algorithm.rho=0.1 (repeatable)."),
-]
-Algorithms = Annotated[
-    str | None,
-    typer.Option(
-        help="Comma-separated variants of the file, or algorithms. [default: all of the file's variants]"
-    ),
-]
-Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
-Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
-Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
-DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
 
 
 @app.callback(invoke_without_command=True)
@@ -73,7 +67,7 @@ def run_command(
 
     Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
     """
-    experiment = _experiment(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
+    experiment = experiment_of(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
     interruption = Interruption()
     ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
     _tell(ended)
@@ -98,7 +92,7 @@ def compare_command(
     # Here, for matplotlib takes a second to import.
     from fedadmm.report.figures import accuracy_figure, save_figure
 
-    experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
+    experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
     interruption = Interruption()
     folders = []
     for experiment in experiments:
@@ -120,58 +114,12 @@ def compare_command(
     console.print(f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}", soft_wrap=True, highlight=False)
 
 
-@app.command("tune")
-def tune_command(
-    plan: PlanArgument,
-    algorithms: Algorithms = None,
-    rates: Annotated[str, typer.Option(help="Comma-separated learning rates.")] = ",".join(
-        map(str, PAPER_RATES)
-    ),
-    seeds: Annotated[int, typer.Option(help="Number of seeds, from the experiment's own on.")] = 3,
-    changes: Changes = None,
-    rounds: Rounds = None,
-    out: Out = Path("runs"),
-    data_dir: DataDir = None,
-) -> None:
-    """Find each method's best learning rate on held-out training examples, never on the test examples.
-
-    Example: fedadmm tune digits --algorithms fedavg,feddyn --rounds 30
-    """
-    experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=None)
-    grid = _numbers(rates)
-    if seeds < 1:
-        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
-    interruption = Interruption()
-
-    def run(experiment: Experiment) -> tuple[list[Record], bool]:
-        ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
-        if ended.status == "interrupted":
-            raise StoppedAtOnce
-        return ended.history, ended.status == "diverged"
-
-    table = Table(
-        title=f"{experiments[0].name}: mean over {seeds} seeds, on held-out examples", title_justify="left"
-    )
-    for column in ("method", "rate", "rounds to target", "final accuracy", "best"):
-        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
-    for experiment in experiments:
-        first = experiment.seed
-        trials = trials_of(experiment, rates=grid, seeds=range(first, first + seeds), run=run)
-        for trial in trials:
-            arrival = f"{trial.rounds_to_target:.1f}"
-            mark = "*" if trial == best(trials) else ""
-            table.add_row(
-                trial.label, f"{trial.learning_rate:g}", arrival, f"{trial.final_accuracy:.3f}", mark
-            )
-    console.print(table)
-    console.print(f"A run that never arrived counts as {2 * experiments[0].rounds} rounds.")
-
-
 @app.command("list")
 def list_command(out: Out = Path("runs")) -> None:
-    """List the presets, the algorithms, and the runs in a folder."""
+    """List the presets, the algorithms, the paper's tables and figures with their cost, and the runs in a folder."""
     console.print(f"presets:    {', '.join(preset_names())}")
     console.print(f"algorithms: {', '.join(ALGORITHMS)}")
+    console.print(cli_paper.presets_table())
     runs = find_runs(out) if out.is_dir() else []
     if not runs:
         console.print(f"runs:       none in {out}")
@@ -207,32 +155,6 @@ def show_command(
                 [data], title="Outcome: rounds and upload to the target, final and best accuracy"
             )
         )
-
-
-def _experiments(
-    plan: str, algorithms: str | None, *, changes: list[str] | None, rounds: int | None, seed: int | None
-) -> list[Experiment]:
-    names = (
-        [name.strip() for name in algorithms.split(",")]
-        if algorithms
-        else load_plan(plan).variants or ALGORITHMS
-    )
-    return [_experiment(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"rates={text!r} is no list of numbers; write them as 0.01,0.1") from None
-
-
-def _experiment(
-    plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
-) -> Experiment:
-    table = parse_changes(changes or [])
-    table |= {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
-    return load_plan(plan).experiment(variant, changes=table)
 
 
 def _tell(ended: Run) -> None:

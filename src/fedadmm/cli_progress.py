@@ -2,7 +2,7 @@
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -45,9 +45,17 @@ class Interruption:
 
 
 def run_with_progress(
-    experiment: Experiment, *, out: Path, data_dir: Path | None, interruption: Interruption
+    experiment: Experiment,
+    *,
+    out: Path,
+    data_dir: Path | None,
+    interruption: Interruption,
+    proceed: Callable[[Record], bool] = lambda record: True,
 ) -> Run:
-    """Run an experiment behind a progress bar with accuracy, target and time left."""
+    """Run an experiment behind a progress bar with accuracy, target and time left.
+
+    proceed: asked after each round whether to go on.
+    """
     target = "" if experiment.target is None else f" of {experiment.target:.3f}"
     columns = (
         TextColumn("{task.description}"),
@@ -73,7 +81,7 @@ def run_with_progress(
                 progress.console.print(
                     f"[yellow]{label}: round {record.round} refused client {client}: its update is not finite"
                 )
-            return not interruption.asked
+            return proceed(record) and not interruption.asked
 
         return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round)
 

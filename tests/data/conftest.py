@@ -1,36 +1,16 @@
-"""Data for the tests: the published files where they are at hand, and tiny ones of our own."""
+"""Tiny data of our own, for the tests."""
 
 import gzip
 import hashlib
-import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedadmm.data.files import DataFile, present
+from fedadmm.data.files import DataFile
 from fedadmm.data.origins import Origin
 from fedadmm.data.sources import Source
-
-_BESIDE_THE_REPOSITORY = Path(__file__).parents[3] / "shared" / "data"
-
-
-@pytest.fixture
-def published() -> Callable[..., Path]:
-    """Return a function that gives the folder with the published files that it is asked for, or skips the test."""
-
-    def folder_with(*files: DataFile) -> Path:
-        folder = Path(os.environ.get("FEDADMM_DATA") or _BESIDE_THE_REPOSITORY)
-        missing = [file.path for file in files if present(file, folder=folder) is None]
-        if missing:
-            pytest.skip(
-                f"{missing[0]} is not in {folder}; set FEDADMM_DATA to a folder with the published files"
-            )
-        return folder
-
-    return folder_with
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -1,4 +1,5 @@
 import json
+import tomllib
 
 import pytest
 from safetensors.torch import load_file
@@ -44,7 +45,7 @@ def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
 
 
 @pytest.mark.slow
-def test_tune_marks_the_best_rate_and_never_sees_the_test_examples(tmp_path):
+def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_examples(tmp_path):
     done = fedadmm(
         "tune",
         "digits",
@@ -60,9 +61,12 @@ def test_tune_marks_the_best_rate_and_never_sees_the_test_examples(tmp_path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    best = [line for line in done.stdout.splitlines() if "*" in line]
-    assert len(best) == 1
-    assert " 0.1 " in best[0]
+    lines = [line for line in done.stdout.splitlines() if "learning_rate" in line]
+    assert "learning_rate 0.1 " in lines[0]
+    assert "learning_rate 1e+38 " in lines[1]
+    assert tomllib.loads((tmp_path / "t/tuned.toml").read_text()) == {
+        "digits": {"fedavg": {"learning_rate": 0.1}}
+    }
     assert all("validation = 0.2" in f.read_text() for f in (tmp_path / "t").glob("*/experiment.toml"))
 
 
@@ -80,6 +84,12 @@ def test_tune_marks_the_best_rate_and_never_sees_the_test_examples(tmp_path):
         (["compare", "digits", "--algorithms", "fedfoo"], "there is no variant or algorithm 'fedfoo'"),
         (["show", "nowhere"], "is no run folder"),
         (["tune", "digits", "--rates", "fast"], "rates='fast' is no list of numbers"),
+        (["reproduce", "table33"], "did you mean table3"),
+        (["reproduce", "table3", "--budget", "soon"], "budget='soon' is no duration; write 2h"),
+        (["reproduce", "table3", "--columns", "mnist"], "table3 has no column 'mnist'; use mnist_100/iid"),
+        (["reproduce", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'"),
+        (["reproduce"], "no preset was named"),
+        (["run", "table3"], "use `fedadmm reproduce table3`"),
     ],
 )
 @pytest.mark.slow

@@ -25,6 +25,10 @@ class Client(NamedTuple):
     y: Vector
     rho: float  # of its last visit: the server knows u as it was made with this rho
 
+    @property
+    def u(self) -> Vector:
+        return self.w + self.y / self.rho
+
 
 class Upload(NamedTuple):
     delta: Vector
@@ -78,10 +82,8 @@ class FedADMM(Algorithm[Server, Client, Upload]):
         start = client.w if self.start == "local" else theta
         w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)  # lines 14 to 19
         y = client.y + rho * (w - theta)  # line 20
-        delta = (w + y / rho) - (
-            client.w + client.y / client.rho
-        )  # u as the server last saw it: rho may change
-        return Upload(delta), Client(w, y, rho)
+        new = Client(w, y, rho)
+        return Upload(new.u - client.u), new  # the old u is as the server last saw it: rho may have changed since
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         if self.eta == "participation":
@@ -96,4 +98,4 @@ class FedADMM(Algorithm[Server, Client, Upload]):
         if not isinstance(self.eta, str):
             return None
         unseen = initial if self.eta == "participation" else None
-        return Books("theta", server.theta, lambda client: client.w + client.y / client.rho, unseen)
+        return Books("theta", server.theta, lambda client: client.u, unseen)

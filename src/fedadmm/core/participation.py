@@ -121,6 +121,11 @@ class Work(Protocol):
 
     def epochs(self, client: int, *, generator: np.random.Generator) -> int: ...
 
+    @property
+    def mean(self) -> float:
+        """The mean number of epochs over clients and rounds."""
+        ...
+
 
 @dataclass(frozen=True)
 class FixedEpochs:
@@ -131,6 +136,11 @@ class FixedEpochs:
     def epochs(self, client: int, *, generator: np.random.Generator) -> int:
         """Return the number of epochs of a client."""
         return self.number
+
+    @property
+    def mean(self) -> float:
+        """The mean number of epochs over clients and rounds."""
+        return float(self.number)
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,30 @@ class UniformEpochs:
         """Return the number of epochs of a client."""
         return int(generator.integers(self.low, self.high + 1))
 
+    @property
+    def mean(self) -> float:
+        """The mean number of epochs over clients and rounds."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True)
+class StragglerEpochs:
+    """Every client is a straggler with probability `share`, anew in each round, and then draws from a range."""
+
+    share: float
+    drawn: UniformEpochs
+    others: int
+
+    def epochs(self, client: int, *, generator: np.random.Generator) -> int:
+        """Return the number of epochs of a client."""
+        is_straggler = generator.random() < self.share
+        return self.drawn.epochs(client, generator=generator) if is_straggler else self.others
+
+    @property
+    def mean(self) -> float:
+        """The mean number of epochs over clients and rounds."""
+        return self.share * self.drawn.mean + (1 - self.share) * self.others
+
 
 @dataclass(frozen=True)
 class ListedEpochs:
@@ -154,3 +188,8 @@ class ListedEpochs:
     def epochs(self, client: int, *, generator: np.random.Generator) -> int:
         """Return the number of epochs of a client."""
         return self.numbers[client]
+
+    @property
+    def mean(self) -> float:
+        """The mean number of epochs over clients and rounds."""
+        return sum(self.numbers) / len(self.numbers)

@@ -21,6 +21,13 @@ def fetch(name: str, *, data_dir: str | Path | None = None, console: Console | N
     return folder
 
 
+def ensure(name: str, *, data_dir: str | Path | None = None) -> None:
+    """Fetch a dataset of ours if a file of it is missing; others need none."""
+    folder = data_folder(data_dir)
+    if name in SOURCES and not all(present(file, folder=folder) for file in SOURCES[name].files):
+        fetch(name, data_dir=data_dir)
+
+
 def fetch_source(source: Source, *, folder: Path, console: Console) -> None:
     """Get the files of a source that are missing or damaged, from the first of its origins that has them all."""
     wanted = [file for file in source.files if state_of(file, folder=folder) != "verified"]

@@ -18,6 +18,7 @@ from torch import multiprocessing
 from fedadmm.core.errors import InputError
 
 DEATHS_ALLOWED = 3  # of workers over the same job
+KEPT_BYTES = 2**30
 
 Handler = Callable[[Any], Any]  # answers a job; lives in a worker
 Setup = Callable[[], Handler]  # called once in each worker; under "spawn" it is pickled
@@ -49,13 +50,17 @@ class Pool:
         answers: dict[int, Any] = {}
         deaths = dict.fromkeys(waiting, 0)
         done = 0
-        while done < len(jobs):
+
+        def hand_out() -> None:
             for worker in self._workers:
                 allowed = [number for number in waiting if number < done + window]
                 if worker.number is None and allowed:
                     number = max(allowed, key=lambda n: (costs[n], -n))
                     waiting.remove(number)
                     worker.start(number, jobs[number])
+
+        while done < len(jobs):
+            hand_out()
             for worker in self._ready():
                 number = worker.number
                 try:
@@ -66,6 +71,7 @@ class Pool:
                         raise _hopeless(jobs[number], death) from death
                     worker.restart()
                     waiting.insert(0, number)
+            hand_out()  # at once: no worker waits while an answer is made use of
             while done in answers:
                 yield answers.pop(done)
                 done += 1
@@ -146,6 +152,7 @@ def _close(workers: list[_Worker], *, owner: int) -> None:
 def _work(connection: Connection, setup: Setup) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _end_with_parent()
+    _keep_freed_memory()
     torch.set_num_threads(1)
     handler = None
     while True:
@@ -168,6 +175,15 @@ def _end_with_parent() -> None:
         parent = multiprocessing.parent_process()
         if parent is not None and not parent.is_alive():
             os._exit(1)
+
+
+def _keep_freed_memory() -> None:
+    """Ask glibc to keep what is freed: a step frees gradients as large as the model, and asks for them again."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):
+            libc.mallopt(-1, KEPT_BYTES)  # M_TRIM_THRESHOLD
+            libc.mallopt(-3, KEPT_BYTES)  # M_MMAP_THRESHOLD
 
 
 def _sendable(error: Exception) -> Exception:

@@ -12,6 +12,7 @@ from typing import Any
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.paper import PAPER
 
 Table = dict[str, Any]
 
@@ -54,6 +55,8 @@ def load_plan(name_or_path: str) -> Plan:
     if name_or_path in preset_names():
         text = (resources.files("fedadmm.experiments") / "presets" / f"{name_or_path}.toml").read_text()
         return _plan(text, where=f"preset {name_or_path}")
+    if name_or_path in PAPER:
+        raise InputError(f"{name_or_path} is many runs; use `fedadmm reproduce {name_or_path}`")
     path = Path(name_or_path)
     if not path.exists():
         near = difflib.get_close_matches(name_or_path, preset_names())

@@ -64,3 +64,8 @@ def round_of_arrival(records: Sequence[Record], target: float | None) -> int | N
     if target is None:
         return None
     return next((r.round for r in records if r.accuracy is not None and r.accuracy >= target), None)
+
+
+def has_diverged(records: Sequence[Record]) -> bool:
+    """Return whether the last round refused every client."""
+    return bool(records) and bool(records[-1].refused) and not records[-1].clients

@@ -1,6 +1,6 @@
 """Run an experiment in a folder: start it, or go on where it stopped."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,8 +14,7 @@ from fedadmm.core.store import Store
 from fedadmm.experiments.build import simulation_of
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
-from fedadmm.experiments.records import Record, round_of_arrival
-from fedadmm.experiments.simulation import Simulation
+from fedadmm.experiments.records import Record, has_diverged, round_of_arrival
 from fedadmm.state.disk import DiskStore, Kinds
 from fedadmm.state.memory import MemoryStore
 
@@ -74,7 +73,7 @@ def run(
         rounds_before = len(simulation.history)
         on_start(rounds_before)
         proceed = True
-        while proceed and not _has_ended(simulation, experiment):
+        while proceed and not has_ended(experiment, simulation.history):
             try:
                 record = simulation.advance()
             except Exception:
@@ -86,7 +85,7 @@ def run(
             proceed = on_round(record)
         folder.write_model(simulation.model(), round=len(simulation.history))
         status: Status = "interrupted"
-        if _has_ended(simulation, experiment):
+        if has_ended(experiment, simulation.history):
             status = "diverged" if simulation.diverged else "finished"
         return Run(folder, experiment, simulation.history, status, rounds_before)
 
@@ -96,7 +95,7 @@ def identity_of(experiment: Experiment) -> dict[str, str]:
     return {"experiment": experiment.hash, "fedadmm": version("fedadmm"), "torch": torch.__version__}
 
 
-def _has_ended(simulation: Simulation, experiment: Experiment) -> bool:
-    history = simulation.history
+def has_ended(experiment: Experiment, history: Sequence[Record]) -> bool:
+    """Return whether no round is left: all were played, the target it stops at was reached, or it diverged."""
     arrived = experiment.stop_at_target and round_of_arrival(history, experiment.target) is not None
-    return len(history) >= experiment.rounds or simulation.diverged or arrived
+    return len(history) >= experiment.rounds or has_diverged(history) or arrived

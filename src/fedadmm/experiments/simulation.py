@@ -21,7 +21,7 @@ from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
-from fedadmm.experiments.records import Record
+from fedadmm.experiments.records import Record, has_diverged
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
 from fedadmm.learning.flat import independent_copy
 from fedadmm.learning.local import Local
@@ -155,7 +155,7 @@ class Simulation:
     @property
     def diverged(self) -> bool:
         """Whether the last round refused every client."""
-        return bool(self.history) and bool(self.history[-1].refused) and not self.history[-1].clients
+        return has_diverged(self.history)
 
     def close(self) -> None:
         """End what the engine started; the result stays readable."""
@@ -178,12 +178,20 @@ class Simulation:
                 weight=self._weight,
                 registered=self._registered,
             )
-            scores = self._engine.evaluate(self.algorithm.download(progress.server), buffers=progress.buffers)
+        scores = self._scores(progress)
         record = Record.of(number, tally, scores, seconds=time.perf_counter() - began)
         self._store.commit(progress, clients=tally.clients, record=record.to_json())
         self.progress = progress
         self.history.append(record)
         return record
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the metrics of the server's model on the test examples."""
+        return self._scores(self.progress)
+
+    def _scores(self, progress: Progress) -> dict[str, float]:
+        with one_thread():
+            return self._engine.evaluate(self.algorithm.download(progress.server), buffers=progress.buffers)
 
     def assignments(self, round: int) -> list[Assignment]:
         """Return who takes part in a round and what each does, without playing the rounds before it."""

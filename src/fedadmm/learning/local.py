@@ -6,21 +6,50 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.participation import FixedEpochs, ListedEpochs, UniformEpochs, Work
+from fedadmm.core.participation import FixedEpochs, ListedEpochs, StragglerEpochs, UniformEpochs, Work
 from fedadmm.core.schedules import Rate, at, check_rate
-from fedadmm.core.settings import Settings
+from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from
+
+REMEDY = 'use a number from 1 on, a range such as "1..5", or a list'
+
+
+class Stragglers(Settings):
+    """A share of the clients, drawn anew in each round, that do what they can; the others do all of their epochs."""
+
+    share: float
+    epochs: str  # a range, such as "1..10"
+    others: int
+
+    _check_others = field_validator("others")(at_least_one)
+
+    @field_validator("share")
+    @classmethod
+    def _check_share(cls, value: float) -> float:
+        if not 0 <= value <= 1:
+            raise InputError(f"share={value} is no share of the clients; use a number from 0 to 1")
+        return value
+
+    @field_validator("epochs")
+    @classmethod
+    def _check_range(cls, value: str) -> str:
+        _range(value)
+        return value
+
+
+Epochs = int | str | tuple[int, ...] | Stragglers
 
 
 class Local(Settings):
     """The local solver: stochastic gradient descent over the client's own examples.
 
-    epochs: a number, a range such as "1..5" (drawn anew for each client and round), or a list, one per client.
+    epochs: a number, a range such as "1..5" (drawn anew for each client and round), a list, one per client,
+        or {share = 0.4, epochs = "1..10", others = 10}: stragglers, and those that do all of their epochs.
     batch_size: a number, or "full".
     learning_rate: a number, or a schedule over rounds.
     """
 
-    epochs: int | str | tuple[int, ...] = 1
+    epochs: Epochs = 1
     batch_size: int | Literal["full"] = 10
     learning_rate: Rate = 0.1
     momentum: float = 0.0
@@ -33,7 +62,7 @@ class Local(Settings):
 
     @field_validator("epochs")
     @classmethod
-    def _check_epoch_numbers(cls, value: int | str | tuple[int, ...]) -> int | str | tuple[int, ...]:
+    def _check_epoch_numbers(cls, value: Epochs) -> Epochs:
         _work(value)
         return value
 
@@ -75,14 +104,19 @@ class Local(Settings):
             )
 
 
-def _work(epochs: int | str | tuple[int, ...]) -> Work:
-    remedy = 'use a number from 1 on, a range such as "1..5", or a list'
+def _work(epochs: Epochs) -> Work:
+    if isinstance(epochs, Stragglers):
+        return StragglerEpochs(epochs.share, _range(epochs.epochs), epochs.others)
     if isinstance(epochs, str):
-        match = re.fullmatch(r"(\d+)\.\.(\d+)", epochs)
-        if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise InputError(f"epochs={epochs!r} is no range; {remedy}")
-        return UniformEpochs(int(match[1]), int(match[2]))
+        return _range(epochs)
     for number in epochs if isinstance(epochs, tuple) else (epochs,):
         if number < 1:
-            raise InputError(f"epochs={number} does no work; {remedy}")
+            raise InputError(f"epochs={number} does no work; {REMEDY}")
     return ListedEpochs(epochs) if isinstance(epochs, tuple) else FixedEpochs(epochs)
+
+
+def _range(text: str) -> UniformEpochs:
+    match = re.fullmatch(r"(\d+)\.\.(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f"epochs={text!r} is no range; {REMEDY}")
+    return UniformEpochs(int(match[1]), int(match[2]))

@@ -1,0 +1,128 @@
+"""Time and memory of a round as a federation grows: active clients, registered clients, parameters.
+
+python benchmarks/growth.py --picture docs/growth.png
+"""
+
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import matplotlib
+import torch
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from fedadmm import FedADMM, Local, Simulation
+from fedadmm.data.generated import synthetic
+from state import in_folder, mnist_like, seconds
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+
+class Point(NamedTuple):
+    """One federation: its size in the direction of growth, a round's seconds, and memory in GB."""
+
+    size: int
+    seconds: float
+    memory: float
+
+
+def memory_of_tree() -> float:
+    """Return the anonymous memory of this process and its children, in GB."""
+    processes = [Path("/proc/self")]
+    children = Path("/proc/self/task").glob("*/children")
+    processes += [Path(f"/proc/{pid}") for file in children for pid in file.read_text().split()]
+    lines = [line for process in processes for line in (process / "status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1e6
+
+
+def measured(size: int, rounds: int, **settings: object) -> Point:
+    """Run FedADMM with state on disk and return the median of its rounds but the first."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        run = Simulation(FedADMM(rho=0.1), open_store=in_folder(Path(folder)), seed=0, **settings)  # type: ignore[arg-type]
+        try:
+            run.advance()
+            times = [seconds(run.advance) for _ in range(rounds)]
+            return Point(size, statistics.median(times), memory_of_tree())
+        finally:
+            run.close()
+
+
+def active(rounds: int) -> Iterator[Point]:
+    """Grow the number of active clients, of 10,000 registered."""
+    for size in (10, 30, 100, 300, 1000):
+        yield measured(
+            size,
+            rounds,
+            model="softmax_regression",
+            data=synthetic(num_clients=10_000, seed=0),
+            local=Local(epochs=5),
+            participation=size / 10_000,
+        )
+
+
+def registered(rounds: int) -> Iterator[Point]:
+    """Grow the number of registered clients, 100 of them active."""
+    for size in (1_000, 10_000, 100_000, 1_000_000):
+        yield measured(
+            size,
+            rounds,
+            model="softmax_regression",
+            data=synthetic(num_clients=size, seed=0),
+            local=Local(epochs=5),
+            participation=100 / size,
+        )
+
+
+def parameters(rounds: int) -> Iterator[Point]:
+    """Grow the hidden layer of a network, 10 of 100 clients with 60 images active, batches of 10."""
+    for width in (12, 40, 126, 400, 1258, 4000, 12579):
+        module = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(784, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)
+        )
+        yield measured(
+            sum(parameter.numel() for parameter in module.parameters()),
+            rounds,
+            model=module,
+            data=mnist_like(num_clients=100, num_examples=60),
+            local=Local(epochs=1),
+            participation=0.1,
+        )
+
+
+SWEEPS = {"active clients": active, "registered clients": registered, "parameters": parameters}
+
+
+def main(
+    rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 5,
+    picture: Annotated[Path | None, typer.Option(help="Where to draw it.")] = None,
+) -> None:
+    """Print seconds and memory of a round for each size, and draw them."""
+    table = Table(title="A round of FedADMM, state on disk, engine workers", title_justify="left")
+    for column in ("growing", "size", "seconds", "anonymous memory [GB]"):
+        table.add_column(column, justify="left" if column == "growing" else "right", no_wrap=True)
+    figure, axes = plt.subplots(2, len(SWEEPS), figsize=(12, 5.5), sharex="col", layout="constrained")
+    for number, (name, sweep) in enumerate(SWEEPS.items()):
+        points = list(track(sweep(rounds), description=name, console=Console(stderr=True)))
+        for point in points:
+            table.add_row(name, f"{point.size:,}", f"{point.seconds:.3f}", f"{point.memory:.2f}")
+        sizes = [point.size for point in points]
+        axes[0, number].loglog(sizes, [point.seconds for point in points], "o-", color="#0072B2")
+        axes[1, number].semilogx(sizes, [point.memory for point in points], "o-", color="#D55E00")
+        axes[1, number].set(xlabel=name, ylim=(0, None))
+        for row in axes[:, number]:
+            row.grid(alpha=0.3)
+    axes[0, 0].set_ylabel("seconds a round")
+    axes[1, 0].set_ylabel("anonymous memory, GB")
+    Console(width=120).print(table)
+    if picture is not None:
+        figure.savefig(picture, dpi=130)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,63 @@
+"""Fill in the tables of REPRODUCTION.md from results/: `make docs`.
+
+What stands between <!-- reproduce NAME ... --> and <!-- end --> is made again from the published records.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from fedadmm.cli_paper import paper_report
+from fedadmm.experiments.campaign import Places, jobs_of
+from fedadmm.experiments.paper import PAPER
+from fedadmm.experiments.paper.tuned import published_values
+from fedadmm.report.figures import accuracy_figure, save_figure
+from fedadmm.report.methods import methods_of
+from fedadmm.report.table import markdown, report_rows
+
+DOCS = Path(__file__).parent
+RESULTS = DOCS.parent / "results"
+BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def block(name: str, *, small: bool, curves: bool) -> str:
+    """Return the tables of a preset, and its curves if they are asked for."""
+    preset = PAPER[name]
+    if preset.table is not None:
+        worked_out = preset.table()
+        return markdown([dict(zip(worked_out.columns, row, strict=True)) for row in worked_out.rows])
+    jobs = jobs_of(
+        preset, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper"
+    )
+    report = paper_report(preset, jobs, results=RESULTS)
+    parts = []
+    for section in report.sections:
+        methods = methods_of(section.runs)
+        parts.append(f"\n{section.title}:\n\n{markdown(report_rows(methods, published=report.published))}")
+        if curves:
+            slug = re.sub(r"\W+", "-", f"{name}-{section.title}")
+            picture = save_figure(accuracy_figure(methods, title=section.title), DOCS / "figures" / f"{slug}.png")
+            parts.append(f"\n![{section.title}: accuracy against rounds](figures/{picture.name})\n")
+    return "".join(parts).lstrip("\n") or "No run yet.\n"
+
+
+def filled(text: str) -> str:
+    """Return a page with its blocks made again."""
+    return BLOCK.sub(
+        lambda found: found[1] + "\n" + block(found[2], small=bool(found[3]), curves=bool(found[4])) + "\n" + found[5],
+        text,
+    )
+
+
+def main() -> None:
+    """Rewrite the page, or with --check say whether it is up to date."""
+    page = DOCS / "REPRODUCTION.md"
+    before = page.read_text()
+    after = filled(before)
+    if "--check" in sys.argv:
+        sys.exit(0 if after == before else f"{page.name} is not what results/ says: run make docs")
+    page.write_text(after)
+
+
+if __name__ == "__main__":
+    main()

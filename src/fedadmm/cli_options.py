@@ -1,0 +1,78 @@
+"""Options that several commands share, and what they mean."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.core.errors import InputError
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.files import load_plan, parse_changes
+from fedadmm.experiments.paper import PAPER, Preset, Size
+
+PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a value: --set rounds=10 --set algorithm.rho=0.1 (repeatable)."),
+]
+Algorithms = Annotated[
+    str | None,
+    typer.Option(
+        help="Comma-separated variants of the file, or algorithms. [default: all of the file's variants]"
+    ),
+]
+Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
+Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
+Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
+Columns = Annotated[
+    str | None, typer.Option(help="Comma-separated columns, such as mnist_100/iid. [default: all]")
+]
+BudgetOption = Annotated[
+    str | None, typer.Option(help="Stop in time: 2h, 90m, 1h30m, 45s. The same command goes on from there.")
+]
+SizeOption = Annotated[
+    Size, typer.Option(help="The paper's own size, or the same design on a small network and grey images.")
+]
+
+
+def experiments_of(
+    plan: str, algorithms: str | None, *, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> list[Experiment]:
+    """Return the experiments of a plan's variants, or of the algorithms that were named."""
+    names = (
+        [name.strip() for name in algorithms.split(",")]
+        if algorithms
+        else load_plan(plan).variants or ALGORITHMS
+    )
+    return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
+
+
+def experiment_of(
+    plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> Experiment:
+    """Return the experiment of a plan, or of a variant of it, with the changes of the command line."""
+    table = parse_changes(changes or [])
+    table |= {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    return load_plan(plan).experiment(variant, changes=table)
+
+
+def preset_named(name: str) -> Preset:
+    """Return a preset of the paper."""
+    if name in PAPER:
+        return PAPER[name]
+    near = difflib.get_close_matches(name, PAPER)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the presets are {', '.join(PAPER)}"
+    raise InputError(f"there is no table or figure {name!r}; {hint}")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as 2h, 90m, 1h30m or 45s."""
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
+    parts = [float(part or 0) for part in match.groups()] if match else []
+    if not any(parts):
+        raise InputError(f"budget={text!r} is no duration; write 2h, 90m, 1h30m or 45s")
+    return parts[0] * 3600 + parts[1] * 60 + parts[2]

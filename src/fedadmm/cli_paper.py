@@ -1,0 +1,173 @@
+"""The paper as commands: tune, reproduce, and what a preset costs."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedadmm.cli_options import BudgetOption, Columns, DataDir, SizeOption, parse_duration, preset_named
+from fedadmm.cli_progress import Interruption, run_with_progress
+from fedadmm.core.errors import InputError
+from fedadmm.data.fetch import ensure
+from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.pace import Pace
+from fedadmm.experiments.paper import PAPER, Preset, Size, WorkedOut
+from fedadmm.experiments.paper.tuned import read_tuned
+
+console = Console()
+
+
+def reproduce_command(
+    preset: Annotated[
+        str | None, typer.Argument(help="A table or figure of the paper, such as table3 (see: fedadmm list).")
+    ] = None,
+    columns: Columns = None,
+    algorithms: Annotated[str | None, typer.Option(help="Comma-separated rows. [default: all]")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds. [default: the paper's five; fewer when small]")
+    ] = None,
+    budget: BudgetOption = None,
+    size: SizeOption = "paper",
+    variant: Annotated[
+        Literal["printed", "released"],
+        typer.Option(help="Algorithm 1 as printed, or what the paper's released code does."),
+    ] = "printed",
+    status: Annotated[
+        bool, typer.Option("--status", help="Only tell what is done and what is left.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the runs in the making.")] = Path("runs"),
+    results: Annotated[Path, typer.Option(help="Folder of the records of finished runs.")] = Path("results"),
+    data_dir: DataDir = None,
+) -> None:
+    """Run what is missing of a table or figure of the paper, the cheapest first; it can be stopped and goes on.
+
+    Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
+    """
+    seconds = None if budget is None else parse_duration(budget)
+    places, pace = Places(out, results), Pace()
+    found = read_tuned(out)
+    if preset is None and not status:
+        raise InputError(f"no preset was named; use one of {', '.join(PAPER)}, or --status")
+    chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
+    if preset is not None and chosen[0].table is not None:
+        _print_worked_out(chosen[0].title, chosen[0].table())
+        return
+    by_preset = {
+        one: _rows(
+            jobs_of(
+                one,
+                places=places,
+                found=found,
+                size=size,
+                columns=None if columns is None else columns.split(","),
+                num_seeds=seeds,
+                released=variant == "released",
+            ),
+            algorithms,
+        )
+        for one in chosen
+    }
+    for job in (job for jobs in by_preset.values() for job in jobs):
+        pace.learn(job.experiment, job.records)
+    if status:
+        _print_status(by_preset, pace)
+        return
+    jobs = by_preset[chosen[0]]
+    _tell_untuned(jobs, preset=chosen[0].name, size=size)
+    interruption = Interruption()
+
+    def run(experiment: Experiment, proceed: object) -> bool:
+        ensure(experiment.data.name, data_dir=data_dir)
+        ended = run_with_progress(
+            experiment,
+            out=out,
+            data_dir=data_dir,
+            interruption=interruption,
+            proceed=proceed,  # type: ignore[arg-type]
+        )
+        return ended.status != "interrupted"
+
+    finished = list(play(jobs, places=places, pace=pace, budget=Budget(seconds), run=run))
+    done = sum(job.is_done for job in jobs) + len(finished)
+    console.print(
+        f"{done} of {len(jobs)} runs are done, {len(finished)} of them now; their records are in {results}"
+        + ("" if done == len(jobs) else "; the same command goes on from here"),
+        soft_wrap=True,
+    )
+    if interruption.asked:
+        raise typer.Exit(130)
+
+
+def presets_table() -> Table:
+    """Return every table and figure of the paper with its number of runs and its estimated cost."""
+    table = Table(title="The paper: fedadmm reproduce PRESET [--size small]", title_justify="left")
+    for column, justify in (
+        ("preset", "left"),
+        ("runs", "right"),
+        ("hours", "right"),
+        ("small", "right"),
+        ("hours", "right"),
+        ("what", "left"),
+    ):
+        table.add_column(column, justify=justify, no_wrap=column != "what")  # type: ignore[arg-type]
+    pace = Pace()
+    sizes: tuple[Size, Size] = ("paper", "small")
+    for preset in PAPER.values():
+        cost = []
+        for size in sizes:
+            runs, seeds = [cell.experiment for cell in preset.cells(size)], preset.seeds(size)
+            hours = seeds * sum(pace.seconds(run, rounds=run.rounds) for run in runs) / 3600
+            cost += [str(seeds * len(runs) or "-"), f"{hours:.1f}" if runs else "-"]
+        table.add_row(preset.name, *cost, preset.title)
+    return table
+
+
+def _rows(jobs: list[Job], algorithms: str | None) -> list[Job]:
+    if algorithms is None:
+        return jobs
+    known = list(dict.fromkeys(job.experiment.label for job in jobs))
+    wanted = [name.strip() for name in algorithms.split(",")]
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"there is no row {name!r}; use {', '.join(map(str, known))}")
+    return [job for job in jobs if job.experiment.label in wanted]
+
+
+def _tell_untuned(jobs: Iterable[Job], *, preset: str, size: Size) -> None:
+    untuned = [job for job in jobs if not job.is_tuned and not job.is_done]
+    if untuned:
+        rate = untuned[0].experiment.local.learning_rate
+        console.print(
+            f"[yellow]{len(untuned)} runs have no learning rate of their own yet and use {rate}; "
+            f"`fedadmm tune {preset}{' --size small' if size == 'small' else ''}` finds it.",
+            soft_wrap=True,
+        )
+
+
+def _print_status(by_preset: dict[Preset, list[Job]], pace: Pace) -> None:
+    table = Table(title="Done, and left on this machine", title_justify="left")
+    for column in ("preset", "column", "runs", "done", "hours spent", "hours left"):
+        table.add_column(column, justify="left" if column in ("preset", "column") else "right", no_wrap=True)
+    by_column = len(by_preset) == 1
+    for preset, jobs in by_preset.items():
+        groups: dict[str, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(job.cell.column if by_column else "all", []).append(job)
+        for column, group in groups.items():
+            spent = sum(job.seconds_spent for job in group) / 3600
+            left = sum(job.seconds_left(pace) for job in group) / 3600
+            done = sum(job.is_done for job in group)
+            table.add_row(preset.name, column, str(len(group)), str(done), f"{spent:.2f}", f"{left:.2f}")
+    console.print(table)
+    console.print("Hours left are estimated from runs made here, or else from batches timed here.")
+
+
+def _print_worked_out(title: str, worked_out: WorkedOut) -> None:
+    table = Table(*worked_out.columns, title=title, title_justify="left")
+    for row in worked_out.rows:
+        table.add_row(*row)
+    console.print(table)

@@ -1,0 +1,138 @@
+"""A campaign: the runs of presets, the cheapest first, until they are done or the time is up."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from fedadmm.core.errors import InputError
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.folder import RunFolder
+from fedadmm.experiments.pace import Pace
+from fedadmm.experiments.paper.preset import Cell, Preset, Size
+from fedadmm.experiments.paper.released import as_released
+from fedadmm.experiments.paper.tuned import Tuned, tuned_experiment
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.runner import has_ended
+
+START_SECONDS = 5.0  # for the data and the workers of a run
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run that a preset needs, and how far it is."""
+
+    cell: Cell
+    experiment: Experiment  # with the values that tuning found, and a seed
+    is_tuned: bool
+    records: tuple[Record, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no round is left."""
+        return has_ended(self.experiment, self.records)
+
+    @property
+    def seconds_spent(self) -> float:
+        """What the rounds so far took."""
+        return sum(record.seconds for record in self.records)
+
+    def seconds_left(self, pace: Pace) -> float:
+        """Return the estimated seconds of the rounds that are left."""
+        return (
+            0.0
+            if self.is_done
+            else pace.seconds(self.experiment, rounds=self.experiment.rounds - len(self.records))
+        )
+
+
+class Places(NamedTuple):
+    """Where a campaign keeps things: runs that are being made, and the small files of those that are done."""
+
+    runs: Path
+    results: Path
+
+
+def jobs_of(
+    preset: Preset,
+    *,
+    places: Places,
+    found: Tuned,
+    size: Size = "paper",
+    columns: Iterable[str] | None = None,
+    num_seeds: int | None = None,
+    released: bool = False,
+) -> list[Job]:
+    """Return the runs of a preset, each once for each seed."""
+    cells = preset.cells(size)
+    known = list(dict.fromkeys(cell.column for cell in cells))
+    wanted = known if columns is None else list(columns)
+    for column in wanted:
+        if column not in known:
+            raise InputError(f"{preset.name} has no column {column!r}; use {', '.join(known)}")
+    jobs = []
+    for cell in cells:
+        if cell.column not in wanted:
+            continue
+        if released:
+            changed = as_released(cell)
+            if changed is None:
+                continue
+            cell = changed
+        experiment = tuned_experiment(cell, found)
+        for seed in range(num_seeds or preset.seeds(size)):
+            run = (experiment or cell.experiment).replace(seed=seed)
+            jobs.append(Job(cell, run, experiment is not None, tuple(records_of(run, places))))
+    return jobs
+
+
+def records_of(experiment: Experiment, places: Places) -> list[Record]:
+    """Return the rounds of a run that are there already, in the results or in the folder where it is made."""
+    both = (RunFolder(folder / experiment.folder_name) for folder in places)
+    return max(([Record.from_json(line) for line in folder.read_records()] for folder in both), key=len)
+
+
+def publish(experiment: Experiment, places: Places) -> None:
+    """Keep a finished run's experiment and records as small files, and let go of its state and model."""
+    made, kept = places.runs / experiment.folder_name, places.results / experiment.folder_name
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in ("experiment.toml", "rounds.jsonl"):
+        shutil.copyfile(made / name, kept / f"{name}.partial")
+        (kept / f"{name}.partial").replace(kept / name)
+    RunFolder(made).remove()
+
+
+class Budget:
+    """Seconds that may be spent; a round that would not end in time is not begun."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Return whether so many seconds are left."""
+        return self._end is None or time.monotonic() + seconds <= self._end
+
+
+def play(
+    jobs: Iterable[Job],
+    *,
+    places: Places,
+    pace: Pace,
+    budget: Budget,
+    run: Callable[[Experiment, Callable[[Record], bool]], bool],
+) -> Iterator[Job]:
+    """Run what is missing, the cheapest first, and give back each job that was finished.
+
+    run: runs an experiment, asks after each round whether to go on, and returns whether the run came to its end.
+    """
+    missing = [job for job in jobs if not job.is_done]
+    unique = {job.experiment.folder_name: job for job in missing}
+    for job in sorted(unique.values(), key=lambda job: job.seconds_left(pace)):
+        if not budget.has_time_for(START_SECONDS + pace.seconds(job.experiment, rounds=1)):
+            return
+        if not run(job.experiment, lambda record: budget.has_time_for(record.seconds)):
+            return
+        publish(job.experiment, places)
+        yield job

@@ -1,0 +1,101 @@
+"""How long a run takes on this machine: measured on runs that were made, or else on a few batches."""
+
+import json
+import statistics
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import torch
+
+from fedadmm.algorithms import FedAvg
+from fedadmm.data import federate, make_dataset
+from fedadmm.engine.choice import num_cores
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.simulation import Simulation
+from fedadmm.learning.local import Local
+
+NUM_EXAMPLES = {"mnist": 60_000, "fmnist": 60_000, "cifar10": 50_000, "digits": 1437}
+SHAPES = {"mnist": (1, 28, 28), "fmnist": (1, 28, 28), "cifar10": (3, 32, 32), "digits": (1, 8, 8)}
+PROBE_EXAMPLES = 400
+
+
+class Pace:
+    """Seconds per gradient of one example, for each network and batch size."""
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._file = cache or platformdirs.user_cache_path("fedadmm") / "pace.json"
+        self._measured: dict[str, list[float]] = {}
+        self._probed: dict[str, float] = _read(self._file)
+
+    def learn(self, experiment: Experiment, records: Iterable[Record]) -> None:
+        """Take in a run that was made on this machine."""
+        seconds = [r.seconds / r.gradient_evaluations for r in records if r.gradient_evaluations]
+        if seconds:
+            self._measured.setdefault(_key(experiment), []).append(statistics.median(seconds))
+
+    def seconds(self, experiment: Experiment, *, rounds: int) -> float:
+        """Return the estimated seconds of so many rounds."""
+        return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
+
+    def _per_gradient(self, experiment: Experiment) -> float:
+        key = _key(experiment)
+        if key in self._measured:
+            return statistics.median(self._measured[key])
+        if key not in self._probed:
+            self._probed[key] = _probe(experiment)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(json.dumps(self._probed, indent=1))
+        return self._probed[key]
+
+
+def gradient_evaluations(experiment: Experiment) -> float:
+    """Return how many gradients of one example a round of one of the paper's experiments takes."""
+    assert isinstance(experiment.participation, float)
+    epochs = 1.0 if experiment.algorithm_name == "fedsgd" else experiment.local.work.mean
+    return experiment.participation * NUM_EXAMPLES[experiment.data.name] * epochs
+
+
+def _batch(experiment: Experiment) -> int:
+    """Return how many examples a step takes: FedSGD and a full batch take all of a client's."""
+    batch = experiment.local.batch_size
+    if batch != "full" and experiment.algorithm_name != "fedsgd":
+        return batch
+    return min(NUM_EXAMPLES[experiment.data.name] // (experiment.data.num_clients or 1), 1000)
+
+
+def _key(experiment: Experiment) -> str:
+    steps = f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
+    return f"{steps}, {num_cores()} cores, torch {torch.__version__}"
+
+
+def _probe(experiment: Experiment) -> float:
+    """Return the seconds per gradient of a round on random images, spread over the cores."""
+    batch = _batch(experiment)
+    num_clients = max(1, PROBE_EXAMPLES // batch)
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(num_clients * batch, *SHAPES[experiment.data.name], generator=generator)
+    targets = torch.randint(0, 10, (num_clients * batch,), generator=generator)
+    simulation = Simulation(
+        FedAvg(),
+        model=experiment.model.name,
+        data=federate(make_dataset((inputs, targets)), num_clients=num_clients, partition="iid", seed=0),
+        local=Local(epochs=1, batch_size=batch, learning_rate=1e-3),
+        participation=1.0,
+        seed=0,
+        engine="serial",
+    )
+    simulation.advance()  # warms up
+    began = time.thread_time()
+    simulation.advance()
+    return (time.thread_time() - began) / (num_clients * batch) / num_cores()
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return {}  # measured again

@@ -1,0 +1,25 @@
+"""The tables and figures of the paper, each in its file; this table gives each its name on the command line."""
+
+from fedadmm.experiments.paper.figure_3 import FIGURE_3, FIGURE_4
+from fedadmm.experiments.paper.figure_5 import FIGURE_5, TABLE_ADAPTABILITY
+from fedadmm.experiments.paper.figure_6 import FIGURE_6
+from fedadmm.experiments.paper.figure_8 import FIGURE_8
+from fedadmm.experiments.paper.figure_9 import FIGURE_9
+from fedadmm.experiments.paper.figure_10 import FIGURE_10, TABLE_6
+from fedadmm.experiments.paper.figure_stragglers import FIGURE_STRAGGLERS
+from fedadmm.experiments.paper.preset import Cell, Preset, Size, WorkedOut
+from fedadmm.experiments.paper.table_1 import TABLE_1
+from fedadmm.experiments.paper.table_3 import TABLE_3
+from fedadmm.experiments.paper.table_4 import FIGURE_7, TABLE_4
+from fedadmm.experiments.paper.table_5 import TABLE_5, TABLE_ACCURACY
+from fedadmm.experiments.paper.table_messages import TABLE_MESSAGES
+
+PAPER: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        TABLE_1, TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_ACCURACY, TABLE_ADAPTABILITY, TABLE_MESSAGES,
+        FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_STRAGGLERS,
+    )
+}  # fmt: skip
+
+__all__ = ["PAPER", "Cell", "Preset", "Size", "WorkedOut"]

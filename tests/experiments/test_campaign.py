@@ -1,0 +1,171 @@
+"""Campaigns: what is missing is run, the cheapest first, in time, and only the small files are kept."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commands import fedadmm
+from fedadmm.algorithms import FedAvg, FedDyn
+from fedadmm.data.sources import MNIST
+from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
+from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
+from fedadmm.experiments.pace import Pace, gradient_evaluations
+from fedadmm.experiments.paper.preset import Cell, Preset
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.runner import run as run_experiment
+from fedadmm.learning.local import Local
+
+
+def experiment(label: str, epochs: int = 1) -> Experiment:
+    """Return two rounds of softmax regression on digits."""
+    return Experiment(
+        name="tiny",
+        label=label,
+        rounds=2,
+        algorithm=FedAvg() if label == "fedavg" else FedDyn(),
+        model=ModelSettings(name="softmax_regression"),
+        data=DataSettings(name="digits", num_clients=10, partition="iid"),
+        local=Local(epochs=epochs),
+        engine="serial",
+        participation=0.2,
+    )
+
+
+PRESET = Preset(
+    "tiny",
+    "Two methods",
+    lambda size: [Cell("one", experiment("feddyn", 5)), Cell("one", experiment("fedavg"))],
+)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """Return folders for runs and results."""
+    return Places(tmp_path / "runs", tmp_path / "results")
+
+
+@pytest.fixture
+def pace(tmp_path: Path) -> Pace:
+    """Return a pace that learns from nothing but this test."""
+    return Pace(cache=tmp_path / "pace.json")
+
+
+def runner(places: Places) -> Callable[[Experiment, Callable[[Record], bool]], bool]:
+    """Return what runs an experiment for real."""
+
+    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
+        return run_experiment(experiment, out=places.runs, on_round=proceed).status != "interrupted"
+
+    return run
+
+
+def jobs(places: Places, **options: object) -> list[Job]:
+    """Return the jobs of the preset, one seed each."""
+    return jobs_of(PRESET, places=places, found={}, num_seeds=1, **options)
+
+
+def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, pace):
+    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    assert [job.experiment.label for job in done] == ["fedavg", "feddyn"]
+    assert all(job.is_done for job in jobs(places))
+    kept = sorted(file.name for file in places.results.rglob("*") if file.is_file())
+    assert kept == ["experiment.toml", "experiment.toml", "rounds.jsonl", "rounds.jsonl"]
+    assert not list(places.runs.iterdir())
+
+
+def test_what_is_done_is_not_run_again(places, pace):
+    list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+
+    def never(experiment: Experiment, proceed: object) -> bool:
+        raise AssertionError(experiment)
+
+    assert not list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=never))
+
+
+def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, pace):
+    calls = []
+
+    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
+        calls.append(experiment.label)
+        return runner(places)(experiment, lambda record: False)  # stopped after its first round
+
+    assert not list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=run))
+    assert calls == ["fedavg"]
+    partly = {job.experiment.label: len(job.records) for job in jobs(places)}
+    assert partly == {"fedavg": 1, "feddyn": 0}
+    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    assert len(done) == 2
+    rounds = (places.results / experiment("fedavg").folder_name / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in rounds] == [1, 2]
+
+
+def test_a_round_that_would_not_end_in_time_is_not_begun(places, pace):
+    assert not list(play(jobs(places), places=places, pace=pace, budget=Budget(0.0), run=runner(places)))
+    assert not places.runs.exists()
+
+
+def test_pace_learns_from_runs_and_the_estimate_is_in_proportion(places, pace):
+    one = experiment("fedavg")
+    pace.learn(one, [Record(1, 0.5, 1.0, 1.0, (0,), (), 1, 100, 1, 1, 2.0)])  # 0.02 seconds a gradient
+    assert gradient_evaluations(one) == pytest.approx(0.2 * 1437)
+    assert pace.seconds(one, rounds=10) == pytest.approx(10 * 0.2 * 1437 * 0.02)
+    assert pace.seconds(experiment("feddyn", 5), rounds=10) == pytest.approx(5 * pace.seconds(one, rounds=10))
+
+
+def test_a_probe_is_remembered(tmp_path, pace):
+    first = pace.seconds(experiment("fedavg"), rounds=1)
+    assert first > 0
+    assert Pace(cache=tmp_path / "pace.json").seconds(experiment("fedavg"), rounds=1) == first
+
+
+def test_a_column_that_is_not_there_is_named(places):
+    with pytest.raises(Exception, match="no column 'two'; use one"):
+        jobs(places, columns=["two"])
+
+
+def test_each_seed_is_a_job(places):
+    assert [job.experiment.seed for job in jobs_of(PRESET, places=places, found={}, num_seeds=3)][:3] == [
+        0,
+        1,
+        2,
+    ]
+
+
+@pytest.mark.slow
+def test_reproduce_works_until_its_time_is_up_and_status_is_right_about_it(tmp_path, published):
+    which = [
+        "table3",
+        "--size",
+        "small",
+        "--columns",
+        "mnist_100/iid",
+        "--algorithms",
+        "fedsgd",
+        "--seeds",
+        1,
+    ]
+    begun = fedadmm(
+        "reproduce", *which, "--budget", "12s", "--data-dir", published(*MNIST.files), cwd=tmp_path
+    )
+    assert begun.returncode == 0, begun.stderr
+    assert "0 of 1 runs are done, 0 of them now" in begun.stdout
+    assert "the same command goes on from here" in begun.stdout
+    (folder,) = (tmp_path / "runs").glob("*/rounds.jsonl")
+    rounds = [json.loads(line) for line in folder.read_text().splitlines()]
+    assert len(rounds) >= 2
+    told = fedadmm("reproduce", *which, "--status", cwd=tmp_path)
+    row = next(line for line in told.stdout.splitlines() if "mnist_100/iid" in line).split("│")
+    assert [cell.strip() for cell in row[3:5]] == ["1", "0"]
+    per_round = sum(r["seconds"] for r in rounds) / len(rounds)
+    assert float(row[6]) == pytest.approx((600 - len(rounds)) * per_round / 3600, rel=0.5)
+
+
+@pytest.mark.slow
+def test_list_shows_every_table_and_figure_with_runs_and_hours(tmp_path):
+    listed = fedadmm("list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    row = next(line for line in listed.stdout.splitlines() if " table3 " in line).split("│")
+    assert row[2].strip() == "400"  # 8 columns, 10 methods, 5 seeds
+    assert float(row[3]) > 100

@@ -1,0 +1,87 @@
+"""The laws of states, bytes and refusal, for every method on every engine."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fedadmm import Simulation
+from fedadmm.core.books import imbalance
+from fedadmm.experiments.simulation import client_weights
+from methods import METHODS
+from play import identical
+from ray_here import use_ray_here
+from small_runs import SIZES, outcome, simulation_of
+from worlds import made, some_data
+
+ENGINES = ["serial", "workers", "stacked", "ray"]
+ROUNDS = [[1, 3], [0, 3, 4], [], [1, 2, 7], [0, 1, 2, 3, 4, 5, 6, 7]]
+POISONED = 4
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize("engine", ENGINES),
+    pytest.mark.parametrize("name", METHODS),
+]
+
+
+@pytest.fixture(autouse=True)
+def _ray_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_ray_here(monkeypatch, num_cpus=2)
+
+
+def perceptron() -> nn.Module:
+    """Return a network that every engine can run."""
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+
+def run_of(name: str, engine: str, *, rounds: Sequence[Sequence[int]] = ROUNDS, **options: Any) -> Simulation:
+    """Return a run with these clients in its rounds."""
+    return simulation_of(
+        METHODS[name],
+        engine=engine,
+        workers=2,
+        model=made(perceptron),
+        participation=lambda number, generator, devices: rounds[number - 1],
+        **options,
+    )
+
+
+def test_a_state_changes_when_its_client_takes_part_and_the_books_balance(name: str, engine: str) -> None:
+    run = run_of(name, engine)
+    initial, weights = run.theta.clone(), client_weights("examples", some_data(SIZES))
+    assert weights is not None
+    before: dict[int, Any] = {}
+    for clients in ROUNDS:
+        assert run.advance().clients == tuple(clients)
+        states = {client: run._store.get(client) for client in run._store}
+        assert set(states) == set(before) | set(clients)
+        for client in set(before) - set(clients):
+            assert identical(states[client], before[client])
+        before = copy.deepcopy(states)
+        books = METHODS[name].books(run.progress.server, initial=initial, registered=float(weights.sum()))
+        if books is not None:
+            kept = [(float(weights[client]), state) for client, state in states.items()]
+            assert imbalance(books, kept, registered=float(weights.sum())) < 2e-5  # float32
+    run.close()
+
+
+def test_the_same_run_twice_gives_the_same_bytes(name: str, engine: str) -> None:
+    first, second = (outcome(run_of(name, engine), rounds=len(ROUNDS)) for _ in range(2))
+    assert identical(first[0], second[0])
+    assert identical(first[1], second[1])
+    assert first[2] == second[2]
+
+
+def test_a_refused_client_was_not_selected(name: str, engine: str) -> None:
+    data = some_data(SIZES)
+    data.client(POISONED).inputs.fill_(torch.nan)
+    refused = outcome(run_of(name, engine, data=data), rounds=len(ROUNDS))
+    without = [[client for client in clients if client != POISONED] for clients in ROUNDS]
+    absent = outcome(run_of(name, engine, rounds=without, data=data), rounds=len(ROUNDS))
+    assert POISONED in refused[2][1]["refused"]
+    assert identical(refused[1], absent[1])
+    assert identical(refused[0], absent[0])
