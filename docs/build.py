@@ -36,7 +36,9 @@ def block(name: str, *, small: bool, curves: bool) -> str:
         parts.append(f"\n{section.title}:\n\n{markdown(report_rows(methods, published=report.published))}")
         if curves:
             slug = re.sub(r"\W+", "-", f"{name}-{section.title}")
-            picture = save_figure(accuracy_figure(methods, title=section.title), DOCS / "figures" / f"{slug}.png")
+            picture = save_figure(
+                accuracy_figure(methods, title=section.title), DOCS / "figures" / f"{slug}.png"
+            )
             parts.append(f"\n![{section.title}: accuracy against rounds](figures/{picture.name})\n")
     return "".join(parts).lstrip("\n") or "No run yet.\n"
 
@@ -44,7 +46,9 @@ def block(name: str, *, small: bool, curves: bool) -> str:
 def filled(text: str) -> str:
     """Return a page with its blocks made again."""
     return BLOCK.sub(
-        lambda found: found[1] + "\n" + block(found[2], small=bool(found[3]), curves=bool(found[4])) + "\n" + found[5],
+        lambda found: (
+            found[1] + "\n" + block(found[2], small=bool(found[3]), curves=bool(found[4])) + "\n" + found[5]
+        ),
         text,
     )
 

@@ -1,8 +1,8 @@
 """The paper as commands: tune, reproduce, and what a preset costs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 from rich.console import Console
@@ -17,6 +17,9 @@ from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.pace import Pace
 from fedadmm.experiments.paper import PAPER, Preset, Size, WorkedOut
 from fedadmm.experiments.paper.tuned import read_tuned
+from fedadmm.experiments.records import Record
+from fedadmm.report.runs import read_run
+from fedadmm.report.section import Published, PublishedFor, Section
 
 console = Console()
 
@@ -39,6 +42,7 @@ def reproduce_command(
     status: Annotated[
         bool, typer.Option("--status", help="Only tell what is done and what is left.")
     ] = False,
+    report: Annotated[Path | None, typer.Option(help="Make a report of what is done in this folder.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs in the making.")] = Path("runs"),
     results: Annotated[Path, typer.Option(help="Folder of the records of finished runs.")] = Path("results"),
     data_dir: DataDir = None,
@@ -80,14 +84,10 @@ def reproduce_command(
     _tell_untuned(jobs, preset=chosen[0].name, size=size)
     interruption = Interruption()
 
-    def run(experiment: Experiment, proceed: object) -> bool:
+    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
         ensure(experiment.data.name, data_dir=data_dir)
         ended = run_with_progress(
-            experiment,
-            out=out,
-            data_dir=data_dir,
-            interruption=interruption,
-            proceed=proceed,  # type: ignore[arg-type]
+            experiment, out=out, data_dir=data_dir, interruption=interruption, proceed=proceed
         )
         return ended.status != "interrupted"
 
@@ -98,8 +98,42 @@ def reproduce_command(
         + ("" if done == len(jobs) else "; the same command goes on from here"),
         soft_wrap=True,
     )
+    if report is not None and done:
+        _write_report(chosen[0], jobs, results=results, out=report)
     if interruption.asked:
         raise typer.Exit(130)
+
+
+class PaperReport(NamedTuple):
+    """The finished runs of a preset, a section for each column, and what the paper prints for them."""
+
+    sections: list[Section]
+    published: PublishedFor
+
+
+def paper_report(preset: Preset, jobs: Iterable[Job], *, results: Path) -> PaperReport:
+    """Return what a report of a preset is made of; columns without a finished run are left out."""
+    sections: dict[str, Section] = {}
+    published: dict[str, Published] = {}
+    for job in jobs:
+        folder = results / job.experiment.folder_name
+        if not folder.exists():
+            continue
+        column, rounds = job.cell.column, job.cell.rounds
+        sections.setdefault(column, Section(column, [])).runs.append(read_run(folder))
+        if rounds is not None:
+            where = f"{preset.title.partition(':')[0]}, {column}"
+            published[folder.name] = Published(where, int(rounds) if rounds.isdigit() else None)
+    return PaperReport(list(sections.values()), lambda run: published.get(run.path.name))
+
+
+def _write_report(preset: Preset, jobs: Iterable[Job], *, results: Path, out: Path) -> None:
+    # Here, for matplotlib and plotly take a second to import.
+    from fedadmm.report.writing import write_report
+
+    sections, published = paper_report(preset, jobs, results=results)
+    page = write_report(sections, out, title=preset.title, published=published)
+    console.print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
 
 
 def presets_table() -> Table:

@@ -155,6 +155,11 @@ def test_data_may_come_client_by_client() -> None:
     assert identical(apart.theta, advanced(simulation(FedADMM(), "stacked"), 3).theta)
 
 
+def weight_of(client: int) -> float:
+    """Return unequal weights."""
+    return 1.0 + client
+
+
 class Engines(NamedTuple):
     serial: SerialEngine
     stacked: StackedEngine
@@ -167,7 +172,10 @@ class Engines(NamedTuple):
         arguments = (method, task, store)
         initial = task.model.weights.clone()
         return cls(
-            SerialEngine(*arguments, initial=initial), StackedEngine(*arguments, initial=initial), store, task
+            SerialEngine(*arguments, initial=initial),
+            StackedEngine(*arguments, initial=initial, weight=weight_of),
+            store,
+            task,
         )
 
     def visits(self, method: Algorithm, assignments: list[Assignment]) -> list[list[Any]]:
@@ -188,11 +196,16 @@ def test_each_client_answers_as_it_does_alone_in_the_order_asked(
     monkeypatch.setattr(engines.task, "stack_size", lambda assignments: limit)
     for module in (sgd, stack):
         monkeypatch.setattr(module, "CHUNK", 5)  # FedSGD's gradients are then summed over parts
-    for right, ours in zip(*engines.visits(method, SHUFFLED), strict=True):
+    serial, stacked = engines.visits(method, SHUFFLED)
+    uploads = {visit.client: visit.upload[0] for visit in serial}
+    for right, ours in zip(serial, stacked, strict=True):
         assert (ours.client, ours.newcomer, ours.finite) == (right.client, True, True)
         assert ours.effort[:2] == right.effort[:2]  # steps and gradients, to the number
         assert ours.effort.loss == pytest.approx(right.effort.loss, rel=1e-5)
-        torch.testing.assert_close(ours.upload[0], right.upload[0], rtol=1e-4, atol=1e-6)
+        if ours.mean_of:
+            mean = sum(weight_of(c) * uploads[c] for c in ours.mean_of) / sum(map(weight_of, ours.mean_of))
+            torch.testing.assert_close(ours.upload[0], mean, rtol=1e-4, atol=1e-6)
+    assert sorted(client for visit in stacked for client in visit.mean_of) == sorted(uploads)
     assert [visit.client for visit in engines.visits(method, SHUFFLED)[1]] == [3, 9, 1, 0, 7, 2]
 
 

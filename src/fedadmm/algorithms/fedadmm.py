@@ -83,7 +83,9 @@ class FedADMM(Algorithm[Server, Client, Upload]):
         w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)  # lines 14 to 19
         y = client.y + rho * (w - theta)  # line 20
         new = Client(w, y, rho)
-        return Upload(new.u - client.u), new  # the old u is as the server last saw it: rho may have changed since
+        return Upload(
+            new.u - client.u
+        ), new  # the old u is as the server last saw it: rho may have changed since
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         if self.eta == "participation":

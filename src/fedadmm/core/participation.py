@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +119,8 @@ class Chosen:
 class Work(Protocol):
     """A rule that says how many local epochs a client does in a round."""
 
+    draws: ClassVar[bool]  # whether the generator matters
+
     def epochs(self, client: int, *, generator: np.random.Generator) -> int: ...
 
     @property
@@ -130,6 +132,8 @@ class Work(Protocol):
 @dataclass(frozen=True)
 class FixedEpochs:
     """Everyone does the same number of epochs."""
+
+    draws: ClassVar[bool] = False
 
     number: int
 
@@ -147,6 +151,8 @@ class FixedEpochs:
 class UniformEpochs:
     """Every client draws its epochs uniformly from low..high, anew in each round."""
 
+    draws: ClassVar[bool] = True
+
     low: int
     high: int
 
@@ -163,6 +169,8 @@ class UniformEpochs:
 @dataclass(frozen=True)
 class StragglerEpochs:
     """Every client is a straggler with probability `share`, anew in each round, and then draws from a range."""
+
+    draws: ClassVar[bool] = True
 
     share: float
     drawn: UniformEpochs
@@ -182,6 +190,8 @@ class StragglerEpochs:
 @dataclass(frozen=True)
 class ListedEpochs:
     """A list with the epochs of each client."""
+
+    draws: ClassVar[bool] = False
 
     numbers: tuple[int, ...]
 

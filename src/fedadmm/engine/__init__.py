@@ -46,7 +46,7 @@ def make_engine(
     if choice.name == "serial":
         return SerialEngine(algorithm, task, store, initial=initial)
     if choice.name == "stacked":
-        return StackedEngine(algorithm, task, store, initial=initial)
+        return StackedEngine(algorithm, task, store, initial=initial, weight=weight)
     if choice.name == "ray":
         from fedadmm.engine.ray import RayEngine  # an extra
 

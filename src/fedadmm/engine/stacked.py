@@ -4,7 +4,7 @@ An algorithm runs unchanged: the server's vectors are [d], a client's [K, d], an
 otherwise than in the serial engine, so results agree to rounding, not to the bit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -60,9 +60,16 @@ class StackedEngine:
     """Runs client updates in stacks of bounded memory."""
 
     def __init__(
-        self, algorithm: Algorithm[Any, Any, Any], task: StackableTask, store: Store, *, initial: Vector
+        self,
+        algorithm: Algorithm[Any, Any, Any],
+        task: StackableTask,
+        store: Store,
+        *,
+        initial: Vector,
+        weight: Callable[[int], float],
     ) -> None:
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
+        self._weight = weight
         self._one_by_one = SerialEngine(algorithm, task, store, initial=initial)
         download = algorithm.download(algorithm.init_server(initial))
         self._upload_form = probe_upload(algorithm, download, initial)
@@ -81,7 +88,7 @@ class StackedEngine:
         for first in range(0, len(assignments), size):
             part = assignments[first : first + size]
             visits = self._visit(download, self._task.stack(part, buffers=buffers))
-            yield from (visits[assignment.client] for assignment in part)
+            yield from _carried([visits[assignment.client] for assignment in part])
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples; nothing where there are none."""
@@ -91,23 +98,29 @@ class StackedEngine:
         """Do nothing: nothing was started."""
 
     def _visit(self, download: Any, problem: Any) -> dict[int, Visit]:
-        algorithm = self._algorithm
+        """Return the visits of a stack, each with the mean upload of all that are finite."""
+        algorithm, round = self._algorithm, problem.round
         clients = [assignment.client for assignment in problem.assignments]
         found = [self._store.get(client) for client in clients]
         fresh = algorithm.init_client(self._initial if algorithm.newcomer == "initial" else download.theta)
         before = stacked([fresh if state is None else state for state in found], like=download.theta)
         upload, after = algorithm.client_update(download, before, problem)
         finite = _finite_rows((*upload, *after), len(clients))
-        uploads = unstacked(upload, len(clients), form=self._upload_form)
-        states = unstacked(after, len(clients), form=fresh)
-        rows = zip(clients, uploads, problem.efforts(), found, finite, strict=True)
-        round = problem.round
-        for client, state, ok in zip(clients, states, finite, strict=True):
+        for client, state, ok in zip(
+            clients, unstacked(after, len(clients), form=fresh), finite, strict=True
+        ):
             if ok:
                 self._store.stage(round, client, state)
-        return {
-            client: Visit(client, own, effort, state is None, ok) for client, own, effort, state, ok in rows
-        }
+        weights = [self._weight(client) if ok else None for client, ok in zip(clients, finite, strict=True)]
+        mean = mean_of_stack(upload, weights, form=self._upload_form)
+        rows = zip(clients, problem.efforts(), found, finite, strict=True)
+        return {client: Visit(client, mean, effort, state is None, ok) for client, effort, state, ok in rows}
+
+
+def _carried(visits: Sequence[Visit]) -> list[Visit]:
+    """Let the first finite visit stand for the mean of all, and the others for nothing."""
+    members = tuple(visit.client for visit in visits if visit.finite)
+    return [visit._replace(mean_of=members if visit.client in members[:1] else ()) for visit in visits]
 
 
 def stacked(messages: Sequence[Message], *, like: Vector) -> Any:
@@ -133,6 +146,27 @@ def unstacked(message: Message, num_clients: int, *, form: Message) -> list[Mess
     if not fields:
         return [message] * num_clients
     return [type(message)(*row) for row in zip(*fields, strict=True)]
+
+
+def mean_of_stack(message: Message, weights: Sequence[float | None], *, form: Message) -> Message:
+    """Return the mean of the messages that have a weight, in the form of one message; `form` itself if none has."""
+    kept = [place for place, weight in enumerate(weights) if weight is not None]
+    if not kept:
+        return form
+    own: Any = torch.tensor([weights[place] for place in kept], dtype=torch.float64)
+    shares = own / own.sum()
+    fields = []
+    for field, like in zip(message, form, strict=True):
+        if not isinstance(field, torch.Tensor):
+            fields.append(field)
+            continue
+        rows = (
+            field.expand(len(weights), *field.shape[1:]) if field.ndim > 1 else field.expand(len(weights), -1)
+        )
+        rows = rows if len(kept) == len(weights) else rows[kept]
+        mean = shares.to(rows) @ rows
+        fields.append(mean.reshape(like.shape) if isinstance(like, torch.Tensor) else float(mean))
+    return type(message)(*fields)
 
 
 def _rows(field: Any, num_clients: int, like: Any) -> Sequence[Any]:

@@ -199,9 +199,15 @@ class Simulation:
             round, devices=self._devices, generator=stream(self._seed, "participation", round)
         )
         work = self._local.work
+        untouched = stream(self._seed, "work", round)  # one will do for a rule that draws nothing
         return [
             Assignment(
-                client, round, work.epochs(client, generator=stream(self._seed, "work", round, client))
+                client,
+                round,
+                work.epochs(
+                    client,
+                    generator=stream(self._seed, "work", round, client) if work.draws else untouched,
+                ),
             )
             for client in map(int, ids)
         ]
