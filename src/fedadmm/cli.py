@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm import __version__, cli_data, cli_state
+from fedadmm import __version__, cli_data, cli_report, cli_state
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
@@ -17,7 +17,9 @@ from fedadmm.experiments.files import load_plan, parse_changes, preset_names
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import Run
 from fedadmm.experiments.tuning import PAPER_RATES, best, trials_of
+from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import find_runs, read_run
+from fedadmm.report.section import Section
 from fedadmm.report.table import comparison_markdown, comparison_table
 
 app = typer.Typer(
@@ -29,6 +31,7 @@ app = typer.Typer(
 app.add_typer(cli_data.app, name="data")
 app.command("check")(cli_state.check_command)
 app.command("export")(cli_state.export_command)
+app.command("report")(cli_report.report_command)
 console = Console()
 
 PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
@@ -95,8 +98,10 @@ def compare_command(
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
     """
-    # Here, for matplotlib takes a second to import.
+    # Here, for matplotlib and plotly take a second to import.
+    from fedadmm.report.axes import BYTES, ROUNDS
     from fedadmm.report.figures import accuracy_figure, save_figure
+    from fedadmm.report.page import write_page
 
     experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
     interruption = Interruption()
@@ -112,12 +117,19 @@ def compare_command(
     target = "" if first.target is None else f"; rounds and upload to reach accuracy {first.target:g}"
     title = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
     console.print(comparison_table(runs, title=title))
-    if algorithms is None and (remark := load_plan(plan).remark.strip()):
+    remark = load_plan(plan).remark.strip() if algorithms is None else ""
+    if remark:
         console.print(remark, highlight=False)
-    markdown = out / f"{first.name}.md"
+    markdown, picture = out / f"{first.name}.md", out / f"{first.name}.png"
     markdown.write_text(comparison_markdown(runs))
-    picture = save_figure(accuracy_figure(runs, title=title), out / f"{first.name}.png")
-    console.print(f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}", soft_wrap=True, highlight=False)
+    figure = accuracy_figure(methods_of(runs), title=title, axes=(ROUNDS, BYTES), width=12)
+    save_figure(figure, picture)
+    page = write_page([Section(title, runs, remark)], out / "report.html", title=first.name)
+    console.print(
+        f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}\nReport: {page}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 @app.command("tune")
