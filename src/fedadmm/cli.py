@@ -16,6 +16,7 @@ from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.files import load_plan, parse_changes, preset_names
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import Run
+from fedadmm.experiments.sinks import sinks_from
 from fedadmm.experiments.tuning import PAPER_RATES, best, trials_of
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import find_runs, read_run
@@ -49,6 +50,7 @@ Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than ar
 Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
 Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
+LogTo = Annotated[str, typer.Option(help="Also write the rounds for other tools: tensorboard,wandb,mlflow.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -71,14 +73,15 @@ def run_command(
     seed: Seed = None,
     out: Out = Path("runs"),
     data_dir: DataDir = None,
+    log_to: LogTo = "",
 ) -> None:
     """Run an experiment, or go on with it where it stopped.
 
     Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
     """
     experiment = _experiment(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
-    interruption = Interruption()
-    ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
+    sinks, interruption = sinks_from(log_to), Interruption()
+    ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
     _tell(ended)
     if ended.status != "finished":
         raise typer.Exit(1 if ended.status == "diverged" else 130)
@@ -93,6 +96,7 @@ def compare_command(
     seed: Seed = None,
     out: Out = Path("runs"),
     data_dir: DataDir = None,
+    log_to: LogTo = "",
 ) -> None:
     """Run several methods on the same clients, batches and initial model, and compare them.
 
@@ -104,10 +108,12 @@ def compare_command(
     from fedadmm.report.page import write_page
 
     experiments = _experiments(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
-    interruption = Interruption()
+    sinks, interruption = sinks_from(log_to), Interruption()
     folders = []
     for experiment in experiments:
-        ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
+        ended = run_with_progress(
+            experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks
+        )
         folders.append(ended.folder.path)
         if ended.status == "interrupted":
             _tell(ended)

@@ -2,7 +2,7 @@
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import Run, run
+from fedadmm.experiments.sinks import OpenSink
 
 console = Console(stderr=True)
 
@@ -45,7 +46,12 @@ class Interruption:
 
 
 def run_with_progress(
-    experiment: Experiment, *, out: Path, data_dir: Path | None, interruption: Interruption
+    experiment: Experiment,
+    *,
+    out: Path,
+    data_dir: Path | None,
+    interruption: Interruption,
+    sinks: Sequence[OpenSink] = (),
 ) -> Run:
     """Run an experiment behind a progress bar with accuracy, target and time left."""
     target = "" if experiment.target is None else f" of {experiment.target:.3f}"
@@ -75,7 +81,7 @@ def run_with_progress(
                 )
             return not interruption.asked
 
-        return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round)
+        return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round, sinks=sinks)
 
 
 @contextmanager

@@ -34,6 +34,8 @@ def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
     assert "fedavg" in done.stdout
     assert "3+" in done.stdout  # nobody reaches 0.9 in three rounds
     assert (tmp_path / "c/digits.png").read_bytes().startswith(b"\x89PNG")
+    assert "report-data" in (tmp_path / "c/report.html").read_text()
+    assert "Report: c/report.html" in done.stdout
     assert (tmp_path / "c/digits.md").read_text().count("\n") == 4
     listed = fedadmm("list", "--out", "c", cwd=tmp_path)
     assert "digits-feddyn" in listed.stdout
@@ -80,6 +82,8 @@ def test_tune_marks_the_best_rate_and_never_sees_the_test_examples(tmp_path):
         (["compare", "digits", "--algorithms", "fedfoo"], "there is no variant or algorithm 'fedfoo'"),
         (["show", "nowhere"], "is no run folder"),
         (["tune", "digits", "--rates", "fast"], "rates='fast' is no list of numbers"),
+        (["run", "digits", "--log-to", "paper"], "log-to='paper' is unknown"),
+        (["report", "nowhere"], "there is no folder nowhere"),
     ],
 )
 @pytest.mark.slow
