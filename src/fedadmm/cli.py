@@ -8,12 +8,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm import __version__, cli_data, cli_paper, cli_state, cli_tune
+from fedadmm import __version__, cli_data, cli_paper, cli_report, cli_state, cli_tune
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli_options import (
     Algorithms,
     Changes,
     DataDir,
+    LogTo,
     Out,
     PlanArgument,
     Rounds,
@@ -25,7 +26,10 @@ from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.files import load_plan, preset_names
 from fedadmm.experiments.runner import Run
+from fedadmm.experiments.sinks import sinks_from
+from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import find_runs, read_run
+from fedadmm.report.section import Section
 from fedadmm.report.table import comparison_markdown, comparison_table
 
 app = typer.Typer(
@@ -39,6 +43,7 @@ app.command("tune")(cli_tune.tune_command)
 app.command("reproduce")(cli_paper.reproduce_command)
 app.command("check")(cli_state.check_command)
 app.command("export")(cli_state.export_command)
+app.command("report")(cli_report.report_command)
 console = Console()
 
 
@@ -62,14 +67,15 @@ def run_command(
     seed: Seed = None,
     out: Out = Path("runs"),
     data_dir: DataDir = None,
+    log_to: LogTo = "",
 ) -> None:
     """Run an experiment, or go on with it where it stopped.
 
     Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
     """
     experiment = experiment_of(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
-    interruption = Interruption()
-    ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
+    sinks, interruption = sinks_from(log_to), Interruption()
+    ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
     _tell(ended)
     if ended.status != "finished":
         raise typer.Exit(1 if ended.status == "diverged" else 130)
@@ -84,19 +90,24 @@ def compare_command(
     seed: Seed = None,
     out: Out = Path("runs"),
     data_dir: DataDir = None,
+    log_to: LogTo = "",
 ) -> None:
     """Run several methods on the same clients, batches and initial model, and compare them.
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
     """
-    # Here, for matplotlib takes a second to import.
+    # Here, for matplotlib and plotly take a second to import.
+    from fedadmm.report.axes import BYTES, ROUNDS
     from fedadmm.report.figures import accuracy_figure, save_figure
+    from fedadmm.report.page import write_page
 
     experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
-    interruption = Interruption()
+    sinks, interruption = sinks_from(log_to), Interruption()
     folders = []
     for experiment in experiments:
-        ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption)
+        ended = run_with_progress(
+            experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks
+        )
         folders.append(ended.folder.path)
         if ended.status == "interrupted":
             _tell(ended)
@@ -106,12 +117,19 @@ def compare_command(
     target = "" if first.target is None else f"; rounds and upload to reach accuracy {first.target:g}"
     title = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
     console.print(comparison_table(runs, title=title))
-    if algorithms is None and (remark := load_plan(plan).remark.strip()):
+    remark = load_plan(plan).remark.strip() if algorithms is None else ""
+    if remark:
         console.print(remark, highlight=False)
-    markdown = out / f"{first.name}.md"
+    markdown, picture = out / f"{first.name}.md", out / f"{first.name}.png"
     markdown.write_text(comparison_markdown(runs))
-    picture = save_figure(accuracy_figure(runs, title=title), out / f"{first.name}.png")
-    console.print(f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}", soft_wrap=True, highlight=False)
+    figure = accuracy_figure(methods_of(runs), title=title, axes=(ROUNDS, BYTES), width=12)
+    save_figure(figure, picture)
+    page = write_page([Section(title, runs, remark)], out / "report.html", title=first.name)
+    console.print(
+        f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}\nReport: {page}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 @app.command("list")

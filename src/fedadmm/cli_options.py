@@ -28,6 +28,7 @@ Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than ar
 Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
 Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
+LogTo = Annotated[str, typer.Option(help="Also write the rounds for other tools: tensorboard,wandb,mlflow.")]
 Columns = Annotated[
     str | None, typer.Option(help="Comma-separated columns, such as mnist_100/iid. [default: all]")
 ]

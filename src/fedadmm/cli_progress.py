@@ -2,7 +2,7 @@
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import Run, run
+from fedadmm.experiments.sinks import OpenSink
 
 console = Console(stderr=True)
 
@@ -51,6 +52,7 @@ def run_with_progress(
     data_dir: Path | None,
     interruption: Interruption,
     proceed: Callable[[Record], bool] = lambda record: True,
+    sinks: Sequence[OpenSink] = (),
 ) -> Run:
     """Run an experiment behind a progress bar with accuracy, target and time left.
 
@@ -83,7 +85,7 @@ def run_with_progress(
                 )
             return proceed(record) and not interruption.asked
 
-        return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round)
+        return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round, sinks=sinks)
 
 
 @contextmanager

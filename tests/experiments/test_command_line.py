@@ -35,6 +35,8 @@ def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
     assert "fedavg" in done.stdout
     assert "3+" in done.stdout  # nobody reaches 0.9 in three rounds
     assert (tmp_path / "c/digits.png").read_bytes().startswith(b"\x89PNG")
+    assert "report-data" in (tmp_path / "c/report.html").read_text()
+    assert "Report: c/report.html" in done.stdout
     assert (tmp_path / "c/digits.md").read_text().count("\n") == 4
     listed = fedadmm("list", "--out", "c", cwd=tmp_path)
     assert "digits-feddyn" in listed.stdout
@@ -90,6 +92,8 @@ def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_ex
         (["reproduce", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'"),
         (["reproduce"], "no preset was named"),
         (["run", "table3"], "use `fedadmm reproduce table3`"),
+        (["run", "digits", "--log-to", "paper"], "log-to='paper' is unknown"),
+        (["report", "nowhere"], "there is no folder nowhere"),
     ],
 )
 @pytest.mark.slow

@@ -32,7 +32,7 @@ class Plan:
         """
         table = copy.deepcopy(self.table)
         if variant in self.variants:
-            _apply(table, {"label": variant, **_dotted(self.variants[variant])})
+            _apply(table, {"label": variant, **dotted(self.variants[variant])})
         elif variant is not None and (variant in ALGORITHMS or ":" in variant):
             _apply(table, {"algorithm.name": variant})
         elif variant is not None:
@@ -103,12 +103,12 @@ def _plan(text: str, *, where: str) -> Plan:
     return Plan(table, variants, str(table.pop("remark", "")))
 
 
-def _dotted(table: Table, prefix: str = "") -> Table:
+def dotted(table: Table, prefix: str = "") -> Table:
     """Return nested tables as one with dotted keys, the algorithm's name first: it clears its other keys."""
     flat: Table = {}
     for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):
         nested = isinstance(value, dict) and "schedule" not in value
-        flat |= _dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+        flat |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return flat
 
 

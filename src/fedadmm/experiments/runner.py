@@ -15,6 +15,7 @@ from fedadmm.experiments.build import simulation_of
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.records import Record, has_diverged, round_of_arrival
+from fedadmm.experiments.sinks import OpenSink
 from fedadmm.state.disk import DiskStore, Kinds
 from fedadmm.state.memory import MemoryStore
 
@@ -39,10 +40,12 @@ def run(
     data_dir: Path | None = None,
     on_start: Callable[[int], None] = lambda rounds_before: None,
     on_round: Callable[[Record], bool] = lambda record: True,
+    sinks: Sequence[OpenSink] = (),
 ) -> Run:
     """Run an experiment in its folder inside `out`, from the first round that is not there yet.
 
-    on_start is told how many rounds are there; on_round gets each record and returns whether to go on.
+    on_start is told how many rounds are there; on_round gets each record and returns whether to go on. Sinks
+    listen too, for other tools.
     """
     folder = RunFolder(out / experiment.folder_name)
     with ExitStack() as held:
@@ -70,6 +73,10 @@ def run(
         if simulation.engine.reason is not None:
             folder.write_engine(simulation.engine)
         folder.write_records(simulation.history)
+        listening = []
+        for open_sink in sinks:
+            listening.append(open_sink(experiment, folder.path, simulation.history))
+            held.callback(listening[-1].close)
         rounds_before = len(simulation.history)
         on_start(rounds_before)
         proceed = True
@@ -82,6 +89,8 @@ def run(
                     folder.remove()
                 raise
             folder.append_record(record)
+            for sink in listening:
+                sink.write(record)
             proceed = on_round(record)
         folder.write_model(simulation.model(), round=len(simulation.history))
         status: Status = "interrupted"

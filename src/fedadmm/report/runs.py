@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
 
+COUNTED = ("round", "bytes_up", "gradient_evaluations", "seconds")  # what a report adds up
+
 
 @dataclass(frozen=True)
 class RunData:
@@ -47,11 +49,15 @@ class RunData:
     @cached_property
     def accuracy(self) -> npt.NDArray[np.float64]:
         """The test accuracy after each round, NaN where there is none."""
-        return np.array([np.nan if r["accuracy"] is None else r["accuracy"] for r in self.rounds])
+        return np.array([np.nan if r.get("accuracy") is None else r["accuracy"] for r in self.rounds])
+
+    def steps(self, key: str) -> npt.NDArray[np.float64]:
+        """Return a quantity such as bytes_up, of each round."""
+        return np.array([r[key] for r in self.rounds], dtype=np.float64)
 
     def total(self, key: str) -> npt.NDArray[np.float64]:
         """Return a quantity such as bytes_up, added up to each round."""
-        return np.cumsum([r[key] for r in self.rounds])
+        return np.cumsum(self.steps(key))
 
     @property
     def arrival(self) -> int | None:
@@ -68,11 +74,14 @@ def read_run(path: Path) -> RunData:
         experiment = tomllib.loads((path / "experiment.toml").read_text())
         # A line that a kill cut in half has no end; the store still has its round.
         lines = re.findall(r"(.*)\n", (path / "rounds.jsonl").read_text())
-        return RunData(path, experiment, [json.loads(line) for line in lines])
+        rounds = [json.loads(line) for line in lines]
     except FileNotFoundError as error:
         raise InputError(f"{path} is no run folder: it has no {Path(error.filename).name}") from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
+    if (problem := _problem(experiment, rounds)) is not None:
+        raise InputError(f"{path} cannot be read: {problem}; run the experiment again")
+    return RunData(path, experiment, rounds)
 
 
 def find_runs(folder: Path) -> list[RunData]:
@@ -82,3 +91,24 @@ def find_runs(folder: Path) -> list[RunData]:
         for file in sorted(folder.glob("*/experiment.toml"))
         if (file.parent / "rounds.jsonl").exists()
     ]
+
+
+def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
+    """Return what a report would stumble over, None if there is nothing."""
+    algorithm = experiment.get("algorithm")
+    if not isinstance(algorithm, dict) or not isinstance(algorithm.get("name"), str):
+        return "experiment.toml names no algorithm"
+    if not _is_number(experiment.get("rounds")) or not _is_number(experiment.get("target", 0)):
+        return "rounds or target is no number in experiment.toml"
+    for number, record in enumerate(rounds, start=1):
+        if not isinstance(record, dict) or not all(_is_number(record.get(key)) for key in COUNTED):
+            return f"line {number} of rounds.jsonl lacks one of {', '.join(COUNTED)}"
+        if not (record.get("accuracy") is None or _is_number(record["accuracy"])):
+            return f"line {number} of rounds.jsonl has accuracy={record['accuracy']!r}"
+        if not all(isinstance(record.get(key), list) for key in ("clients", "refused")):
+            return f"line {number} of rounds.jsonl lacks clients or refused"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

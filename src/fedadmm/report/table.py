@@ -3,9 +3,15 @@
 from collections.abc import Sequence
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
+from fedadmm.report.methods import Method, methods_of
 from fedadmm.report.runs import RunData
+from fedadmm.report.section import PublishedFor, nothing_published
+
+SAVING, PAPER = "rounds against the best other", "paper"
+TEXT_COLUMNS = ("method", SAVING, "status")
 
 
 def format_bytes(number: float) -> str:
@@ -18,38 +24,87 @@ def format_bytes(number: float) -> str:
 
 
 def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
-    """Return a row per run, as text: rounds and upload to the target, final and best accuracy.
+    """Return a row per method, as text: rounds and upload to the target, final and best accuracy.
 
-    Refused clients and the status are told only where there is something to tell.
+    Refused clients, the seeds and the status are told only where there is something to tell.
     """
-    rows = [_row(run) for run in runs]
-    for key, usual in (("refused", "0"), ("status", "finished")):
-        if all(row[key] == usual for row in rows):
-            for row in rows:
-                del row[key]
-    return rows
+    return _with_news_only([_row(method) for method in methods_of(runs)])
 
 
-def _row(run: RunData) -> dict[str, str]:
-    arrival = run.arrival
-    known = run.accuracy[~np.isnan(run.accuracy)]
-    never = f"{len(run.rounds)}+"
-    return {
-        "method": run.label,
-        "rounds": never if arrival is None else str(arrival),
-        "upload": "-" if arrival is None else format_bytes(run.total("bytes_up")[arrival - 1]),
-        "final": f"{known[-1]:.3f}" if len(known) else "-",
-        "best": f"{known.max():.3f}" if len(known) else "-",
-        "refused": str(sum(len(r["refused"]) for r in run.rounds)),
-        "status": run.status,
-    }
+def report_rows(
+    methods: Sequence[Method], *, published: PublishedFor = nothing_published
+) -> list[dict[str, str]]:
+    """Return the rows of a comparison with the paper's figure and what each method saves over the best other."""
+    rows = []
+    for method in methods:
+        figure = published(method.runs[0])
+        paper = "" if figure is None else "100+" if figure.rounds is None else str(figure.rounds)
+        ours = _row(method)
+        rows.append(
+            {"method": ours.pop("method"), "rounds": ours.pop("rounds"), PAPER: paper}
+            | {SAVING: saving(method, methods), **ours}
+        )
+    return _with_news_only(rows)
+
+
+def saving(method: Method, methods: Sequence[Method]) -> str:
+    """Return how many rounds fewer, or more, a method takes than the best of the other methods.
+
+    Only methods that arrived with every seed are compared, else a miss would count in a method's favour.
+    """
+    others = [other for other in methods if other is not method]
+    return _against(method, fastest(others)) if others else ""
+
+
+def family_sentence(methods: Sequence[Method]) -> str:
+    """Return the paper's reduction: the best form of FedADMM against the best other method, in rounds."""
+    ours = [method for method in methods if method.is_fedadmm]
+    others = [method for method in methods if not method.is_fedadmm]
+    if not ours or not others or methods[0].runs[0].target is None:
+        return ""
+    best = fastest(ours)
+    if best is None:
+        other = fastest(others)
+        rest = "nor did any other method" if other is None else f"{_arrived(other)}"
+        return f"No form of FedADMM reached the target with every seed; {rest}."
+    text = _against(best, fastest(others))
+    return f"Best form of FedADMM: {_arrived(best)}, {text}."
+
+
+def fastest(methods: Sequence[Method]) -> Method | None:
+    """Return the method with the fewest rounds among those that arrived with every seed."""
+    arrived = [method for method in methods if method.rounds_to_target is not None]
+    return min(arrived, key=lambda method: method.rounds_to_target or 0, default=None)
 
 
 def comparison_markdown(runs: Sequence[RunData]) -> str:
     """Return the comparison as a Markdown table."""
-    rows = comparison_rows(runs)
+    return markdown(comparison_rows(runs))
+
+
+def markdown(rows: Sequence[dict[str, str]]) -> str:
+    """Return rows as a Markdown table."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    cells = [[" ".join(c.replace("|", r"\|").replace("<", "&lt;").split()) for c in line] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def latex(rows: Sequence[dict[str, str]]) -> str:
+    """Return rows as a LaTeX tabular that needs no package."""
+    columns = "".join("l" if column in TEXT_COLUMNS else "r" for column in rows[0])
+    head, *body = [
+        " & ".join(map(_latex_text, line)) + r" \\" for line in (rows[0], *(row.values() for row in rows))
+    ]
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\hline",
+        head,
+        r"\hline",
+        *body,
+        r"\hline",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
@@ -58,8 +113,69 @@ def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         table.add_column(
-            column, justify="left" if column in ("method", "status") else "right", no_wrap=column == "method"
+            column, justify="left" if column in TEXT_COLUMNS else "right", no_wrap=column == "method"
         )
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*map(escape, row.values()))
     return table
+
+
+def _row(method: Method) -> dict[str, str]:
+    uploads = [run.total("bytes_up")[_index(run)] for run in method.runs if run.arrival is not None]
+    return {
+        "method": method.name,
+        "rounds": rounds_text(method),
+        "upload": format_bytes(float(np.mean(uploads))) if uploads else "-",
+        "final": "-" if method.final is None else method.final.text(3),
+        "best": "-" if method.best is None else method.best.text(3),
+        "seeds": str(len(method.runs)),
+        "refused": str(sum(len(r["refused"]) for run in method.runs for r in run.rounds)),
+        "status": method.status,
+    }
+
+
+def rounds_text(method: Method) -> str:
+    """Return the rounds to the target: a mean over the seeds that arrived, and how many did if not all."""
+    arrivals, count = method.arrivals, len(method.runs)
+    share = "" if len(arrivals) == count or count == 1 else f" ({len(arrivals)}/{count})"
+    if not arrivals:
+        return f"{min(len(run.rounds) for run in method.runs)}+{share}"
+    spread = f" ± {np.std(arrivals, ddof=1):.1f}" if len(arrivals) > 1 else ""
+    mean = np.mean(arrivals)
+    return f"{mean:.1f}{spread}{share}" if count > 1 else f"{mean:.0f}"
+
+
+def _index(run: RunData) -> int:
+    return next(number for number, record in enumerate(run.rounds) if record["round"] == run.arrival)
+
+
+def _against(method: Method, other: Method | None) -> str:
+    mine = method.rounds_to_target
+    if mine is None:
+        return "-"
+    if other is None or other.rounds_to_target is None:
+        return "no other arrived"
+    change = mine / other.rounds_to_target - 1
+    if change == 0:
+        return f"the same as {other.name}"
+    return f"{abs(change):.0%} {'fewer' if change < 0 else 'more'} than {other.name}"
+
+
+def _arrived(method: Method) -> str:
+    return f"{method.name} arrived in {round(method.rounds_to_target or 0, 1):g} rounds"
+
+
+def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Leave out the columns that say the usual in every row."""
+    for key, usual in (("refused", "0"), ("status", "finished"), ("seeds", "1"), (PAPER, ""), (SAVING, "")):
+        if all(row.get(key, usual) == usual for row in rows):
+            for row in rows:
+                row.pop(key, None)
+    return rows
+
+
+def _latex_text(text: str) -> str:
+    replaced = {c: f"\\{c}" for c in "&%$#_{}"} | {
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"
+    }  # fmt: skip
+    return "".join(replaced.get(character, character) for character in " ".join(text.split()))

@@ -1,26 +1,10 @@
-import json
-
 import numpy as np
 import pytest
 
 from fedadmm import InputError
 from fedadmm.report.runs import find_runs, read_run
 from fedadmm.report.table import comparison_rows, format_bytes
-
-EXPERIMENT = 'name = "x"\nrounds = 3\ntarget = 0.5\n[algorithm]\nname = "fedavg"\n'
-
-
-def write_run(folder, accuracies, *, refused=False):
-    folder.mkdir(parents=True)
-    (folder / "experiment.toml").write_text(EXPERIMENT)
-    rows = [
-        {"round": n, "accuracy": a, "clients": [1], "refused": [], "bytes_up": 1000}
-        for n, a in enumerate(accuracies, start=1)
-    ]
-    if refused:
-        rows[-1] |= {"clients": [], "refused": [1]}
-    (folder / "rounds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+from run_folders import write_run
 
 
 def test_a_run_arrives_in_the_first_round_at_or_above_its_target(tmp_path):
@@ -55,6 +39,9 @@ def test_folders_that_are_no_runs_are_passed_over_or_named(tmp_path):
         read_run(tmp_path / "b")
     (tmp_path / "a" / "rounds.jsonl").write_text("{half a line\n")
     with pytest.raises(InputError, match="a cannot be read"):
+        read_run(tmp_path / "a")
+    (tmp_path / "a" / "rounds.jsonl").write_text('{"round": 1, "accuracy": 0.1}\n')
+    with pytest.raises(InputError, match=r"line 1 of rounds.jsonl lacks one of round, bytes_up"):
         read_run(tmp_path / "a")
 
 

@@ -1,0 +1,183 @@
+"""Runs that differ in nothing but the seed are one method: a mean, and its spread over the seeds."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedadmm.report.runs import RunData
+from fedadmm.report.styles import Style, style_of
+
+# What does not change a round: see the hash that names a run folder.
+NO_PART_OF_A_METHOD = {
+    "seed", "name", "label", "rounds", "target", "stop_at_target", "engine", "workers",
+    "state.store", "state.durability",
+}  # fmt: skip
+Array = npt.NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds and its standard deviation, None for a single seed."""
+
+    mean: float
+    spread: float | None
+
+    def text(self, digits: int) -> str:
+        """Return it as text, such as 0.912 ± 0.004."""
+        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+class Curve(NamedTuple):
+    """A method's accuracy, at the rounds at which any of its seeds has one."""
+
+    rounds: Array
+    mean: Array
+    spread: Array | None  # None for a single seed
+    seeds: Array  # how many stand behind each mean
+    totals: dict[str, Array]  # bytes_up, gradient_evaluations and seconds, added up and averaged over seeds
+
+    def band(self) -> tuple[Array, Array] | None:
+        """Return the mean less and plus its spread, as far as accuracies go; None for a single seed."""
+        if self.spread is None:
+            return None
+        return np.maximum(self.mean - self.spread, 0), np.minimum(self.mean + self.spread, 1)
+
+
+@dataclass(frozen=True)
+class Method:
+    """The runs of a label that differ in their seed only, and what they amount to."""
+
+    name: str  # unlike every other method's in its section
+    style: Style
+    runs: tuple[RunData, ...]  # one per seed
+
+    @cached_property
+    def arrivals(self) -> list[int]:
+        """The rounds in which the seeds that arrived did so."""
+        return [run.arrival for run in self.runs if run.arrival is not None]
+
+    @property
+    def rounds_to_target(self) -> float | None:
+        """The mean over all seeds, None unless every seed arrived: a mean over some would hide the misses."""
+        return float(np.mean(self.arrivals)) if len(self.arrivals) == len(self.runs) else None
+
+    @property
+    def is_fedadmm(self) -> bool:
+        """Whether the method is FedADMM in any of its forms."""
+        return (
+            str(self.runs[0].experiment["algorithm"]["name"]).rpartition(":")[2].lower().startswith("fedadmm")
+        )
+
+    @cached_property
+    def final(self) -> Estimate | None:
+        """The last accuracy."""
+        return estimate([known[-1] for run in self.runs if len(known := _known(run))])
+
+    @cached_property
+    def best(self) -> Estimate | None:
+        """The highest accuracy of each seed."""
+        return estimate([known.max() for run in self.runs if len(known := _known(run))])
+
+    @property
+    def status(self) -> str:
+        """\"finished\", or what became of the others, such as \"1/3 diverged\"."""
+        found = Counter(run.status for run in self.runs)
+        del found["finished"]
+        count = len(self.runs)
+        return ", ".join(s if count == 1 else f"{n}/{count} {s}" for s, n in found.items()) or "finished"
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The mean over the seeds that have a round, which may be fewer than all where some stopped early."""
+        length = max(len(run.rounds) for run in self.runs)
+        accuracy = _stack([run.accuracy for run in self.runs], length)
+        seeds = np.sum(~np.isnan(accuracy), axis=0)
+        kept = np.flatnonzero(seeds)
+        accuracy, seeds = accuracy[:, kept], seeds[kept]
+        mean: Array = np.nansum(accuracy, axis=0) / seeds
+        squares = np.nansum((accuracy - mean) ** 2, axis=0)
+        # Steps are averaged before they are added up: the total then never falls where a seed ends.
+        totals = {
+            key: np.cumsum(np.nanmean(_stack([run.steps(key) for run in self.runs], length), axis=0))[kept]
+            for key in ("bytes_up", "gradient_evaluations", "seconds")
+        }
+        spread = None if len(self.runs) == 1 else np.sqrt(squares / np.maximum(seeds - 1, 1))
+        return Curve(kept.astype(np.float64) + 1, mean, spread, seeds, totals)
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Return the mean and the standard deviation of a sample, None if there are no values."""
+    if not values:
+        return None
+    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
+
+
+def methods_of(runs: Sequence[RunData]) -> list[Method]:
+    """Return the methods behind some runs, in the order of their first runs."""
+    groups: dict[str, list[RunData]] = defaultdict(list)
+    for run in without_repeats(runs)[0]:
+        groups[_identity(run)].append(run)
+    alike: dict[str, list[list[RunData]]] = defaultdict(list)
+    for group in groups.values():
+        alike[group[0].label].append(group)
+    return [_method(group, alike[group[0].label]) for group in groups.values()]
+
+
+def without_repeats(runs: Sequence[RunData]) -> tuple[list[RunData], list[RunData]]:
+    """Return the runs, of the same method and seed only the longest, and the repeats that were left out."""
+    longest: dict[tuple[str, Any], RunData] = {}
+    for run in runs:
+        key = (_identity(run), run.experiment.get("seed"))
+        if key not in longest or len(run.rounds) > len(longest[key].rounds):
+            longest[key] = run
+    kept = list(longest.values())
+    return kept, [run for run in runs if not any(run is other for other in kept)]
+
+
+def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one with dotted keys."""
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        values |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return values
+
+
+def _method(group: list[RunData], alike: list[list[RunData]]) -> Method:
+    """Return a method; where others have its label, its name says in what it differs from them."""
+    label, position = group[0].label, alike.index(group)
+    tables = [_settings(other[0]) for other in alike]
+    keys = sorted({key for table in tables for key in table})
+    differing = [key for key in keys if len({json.dumps(table.get(key)) for table in tables}) > 1]
+    said = ", ".join(f"{key.rpartition('.')[2]}={tables[position].get(key, '-')}" for key in differing)
+    name = f"{label} ({said})" if said else label
+    return Method(name, style_of(label).turned(position), tuple(sorted(group, key=_seed)))
+
+
+def _settings(run: RunData) -> dict[str, Any]:
+    return {key: value for key, value in flat(run.experiment).items() if key not in NO_PART_OF_A_METHOD}
+
+
+def _identity(run: RunData) -> str:
+    return json.dumps([run.label, _settings(run)], sort_keys=True, default=str)
+
+
+def _seed(run: RunData) -> str:
+    return str(run.experiment.get("seed", 0)).rjust(20)
+
+
+def _known(run: RunData) -> Array:
+    return run.accuracy[~np.isnan(run.accuracy)]
+
+
+def _stack(rows: Sequence[Array], length: int) -> Array:
+    """Return rows of different lengths as one array [seed, round], NaN where a row has ended."""
+    table = np.full((len(rows), length), np.nan)
+    for row, values in zip(table, rows, strict=True):
+        row[: len(values)] = values
+    return table

@@ -1,0 +1,186 @@
+"""The report as one HTML file that needs nothing else: no server, no network, no file beside it."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+import tomli_w
+from plotly.offline import get_plotlyjs
+
+from fedadmm.report.axes import AXES
+from fedadmm.report.methods import Array, Method, methods_of
+from fedadmm.report.section import PublishedFor, Section, nothing_published
+from fedadmm.report.styles import Style
+from fedadmm.report.table import TEXT_COLUMNS, family_sentence, fastest, report_rows
+
+AXIS_NAMES = {
+    "round": "rounds",
+    "bytes_up": "bytes",
+    "gradient_evaluations": "gradients",
+    "seconds": "seconds",
+}
+
+
+def write_page(
+    sections: Sequence[Section], path: Path, *, title: str, published: PublishedFor = nothing_published
+) -> Path:
+    """Write the page and return its path."""
+    methods = [methods_of(section.runs) for section in sections]
+    blocks = [
+        _section(section, number, inside, published)
+        for number, (section, inside) in enumerate(zip(sections, methods, strict=True))
+    ]
+    text = _template("page.html").substitute(
+        title=escape(title),
+        style=_file("page.css"),
+        script=_file("page.js"),
+        plotly=get_plotlyjs(),
+        contents=_contents(sections) if len(sections) > 1 else "",
+        sections="\n".join(blocks),
+        data=_json([_data(inside) for inside in methods]),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _section(section: Section, number: int, methods: Sequence[Method], published: PublishedFor) -> str:
+    title, remark = escape(section.title), ""
+    if section.remark.strip():
+        remark = f'<p class="remark">{escape(section.remark.strip())}</p>'
+    if not methods:
+        return f'<section id="section-{number}"><h2>{title}</h2>{remark}<p>No runs yet.</p></section>'
+    return _template("section.html").substitute(
+        number=number,
+        title=title,
+        remark=remark,
+        axes="\n".join(
+            f'<label><input type="radio" name="axis-{number}" value="{axis.key}"{" checked" * (axis is AXES[0])}>'
+            f"{AXIS_NAMES[axis.key]}</label>"
+            for axis in AXES
+        ),
+        methods="\n".join(
+            f'<label><input type="checkbox" checked autocomplete="off">{_swatch(method.style)}'
+            f"<span>{_breakable(method.name)}</span></label>"
+            for method in methods
+        ),
+        table=_table(methods, published),
+        notes=_notes(methods, published),
+    )
+
+
+def _table(methods: Sequence[Method], published: PublishedFor) -> str:
+    rows = report_rows(methods, published=published)
+    best = fastest(methods)
+    head = "".join(f'<th scope="col"{_aligned(key)}>{escape(_heading(key))}</th>' for key in rows[0])
+    lines = []
+    for number, (method, row) in enumerate(zip(methods, rows, strict=True)):
+        name, *rest = row.items()
+        inside = f"{_swatch(method.style)}<span>{_breakable(name[1])}</span>"
+        button = f'<button type="button" data-curve="{number}">{inside}</button>'
+        cells = "".join(f"<td{_aligned(key)}>{escape(value)}</td>" for key, value in rest)
+        mark = ' class="fastest"' if method is best else ""
+        lines.append(f'<tr{mark}><th scope="row" class="text">{button}</th>{cells}</tr>')
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
+    """Return what a reader must know to read the table right, and no more."""
+    sentence = family_sentence(methods)
+    finding = f'<p class="finding">{escape(sentence)}</p>' if sentence else ""
+    notes = ["Press a method's name, or its curve, to see the whole experiment."]
+    target = methods[0].runs[0].target
+    if target is not None:
+        notes.append(
+            f"Rounds and upload: until the test accuracy reached {target:g}; N+ means not within N rounds."
+        )
+    if any(len(method.runs) > 1 for method in methods):
+        notes.append(
+            "Mean ± standard deviation over seeds, which is also the band around a curve. (2/3): two of three seeds "
+            "arrived and the mean is over those; a method with a miss is not compared with the others."
+        )
+    if any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods):
+        notes.append("Where seeds stopped at different rounds, a curve goes on with those that are left.")
+    figures = [published(method.runs[0]) for method in methods]
+    if where := dict.fromkeys(figure.where for figure in figures if figure is not None):
+        notes.append(f"Paper: rounds to the target in {'; '.join(where)}.")
+    return f'{finding}<div class="notes">{"".join(f"<p>{escape(note)}</p>" for note in notes)}</div>'
+
+
+def _data(methods: Sequence[Method]) -> dict[str, Any]:
+    return {
+        "target": methods[0].runs[0].target if methods else None,
+        "curves": [_curve(method) for method in methods],
+    }
+
+
+def _curve(method: Method) -> dict[str, Any]:
+    """Return what the page's script draws, in as many digits as can be seen."""
+    curve = method.curve
+    experiment = {key: value for key, value in method.runs[0].experiment.items() if key != "seed"}
+    seeds = ", ".join(f"{run.experiment.get('seed', '?')} ({run.path.name})" for run in method.runs)
+    return {
+        "name": method.name,
+        "colour": method.style.colour,
+        "dash": ",".join(f"{length}px" for length in method.style.dash) or "solid",
+        "x": {axis.key: _rounded(axis.values(method)) for axis in AXES},
+        "y": [round(float(value), 4) for value in curve.mean],
+        "spread": None if curve.spread is None else [round(float(value), 4) for value in curve.spread],
+        "seeds": [int(number) for number in curve.seeds],
+        "of": len(method.runs),
+        "runs": f"seed {seeds}" if len(method.runs) == 1 else f"seeds {seeds}",
+        "experiment": tomli_w.dumps(experiment),
+    }
+
+
+def _rounded(values: Array) -> list[float]:
+    """Return numbers to five significant digits, whole ones without a point."""
+    rounded = [float(np.format_float_positional(v, precision=5, fractional=False)) for v in values]
+    return [int(value) if value.is_integer() else value for value in rounded]
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    items = "".join(f'<li><a href="#section-{n}">{escape(s.title)}</a></li>' for n, s in enumerate(sections))
+    return f'<nav aria-label="Contents"><ul>{items}</ul></nav>'
+
+
+def _swatch(style: Style) -> str:
+    dash = f' stroke-dasharray="{",".join(map(str, style.dash))}"' if style.dash else ""
+    return (
+        '<svg width="30" height="6" aria-hidden="true" focusable="false">'
+        f'<line x1="0" y1="3" x2="30" y2="3" stroke="{style.colour}" stroke-width="3"{dash}/></svg>'
+    )
+
+
+def _breakable(name: str) -> str:
+    """Return a name that a narrow screen may break after an underscore."""
+    return escape(name).replace("_", "_<wbr>")
+
+
+def _heading(key: str) -> str:
+    return {"rounds": "rounds to target", "upload": "upload to target", "final": "final accuracy"}.get(
+        key, key
+    )
+
+
+def _aligned(key: str) -> str:
+    return ' class="text"' if key in TEXT_COLUMNS else ""
+
+
+def _json(value: Any) -> str:
+    """Return JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _template(name: str) -> Template:
+    return Template(_file(name))
+
+
+def _file(name: str) -> str:
+    return (resources.files("fedadmm.report") / "page_files" / name).read_text(encoding="utf-8")

@@ -1,0 +1,61 @@
+"""The colour and the dash of a method: one table for the page and for the figures."""
+
+import hashlib
+from typing import NamedTuple
+
+# Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow (too faint on white) and
+# with grey for black (which the dark page would hide).
+BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE, GREY = PALETTE = (
+    "#0072B2",
+    "#56B4E9",
+    "#009E73",
+    "#E69F00",
+    "#D55E00",
+    "#CC79A7",
+    "#767676",
+)
+
+Dash = tuple[int, ...]  # lengths of line and gap in turn; () is a solid line
+SOLID, DASHED, DOTTED, DASH_DOT, LONG = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2), (12, 3))
+
+
+class Style(NamedTuple):
+    """How a method is drawn."""
+
+    colour: str
+    dash: Dash
+
+    def turned(self, times: int) -> "Style":
+        """Return the same colour with a later dash, for several methods of one label."""
+        return Style(self.colour, DASHES[(DASHES.index(self.dash) + times) % len(DASHES)])
+
+
+# The blues are FedADMM, vermilion the other primal-dual methods.
+STYLES = {
+    "fedadmm": Style(BLUE, SOLID),
+    "fedadmm_printed": Style(BLUE, DASHED),
+    "fedadmm_participation": Style(BLUE, DOTTED),
+    "fedadmm_recommended": Style(SKY, SOLID),
+    "fedadmm_seen": Style(SKY, DASHED),
+    "fedadmm_released": Style(SKY, DASH_DOT),
+    "feddyn": Style(VERMILION, SOLID),
+    "fedpd": Style(VERMILION, DASHED),
+    "fedavg": Style(GREEN, SOLID),
+    "fedavg_2": Style(GREEN, DASHED),
+    "fedprox": Style(ORANGE, SOLID),
+    "scaffold": Style(PURPLE, SOLID),
+    "fedsgd": Style(GREY, SOLID),
+}
+
+
+def style_of(label: str) -> Style:
+    """Return a label's style: the table's; else the colour of the method that its name begins with; else one
+    that depends on the label alone, so that it is the same in every report.
+    """
+    if label in STYLES:
+        return STYLES[label]
+    number = int.from_bytes(hashlib.sha256(label.encode()).digest()[:4])
+    family = max((known for known in STYLES if label.startswith(known)), key=len, default=None)
+    if family is not None:
+        return STYLES[family].turned(1 + number % (len(DASHES) - 1))
+    return Style(PALETTE[number % len(PALETTE)], DASHES[number // len(PALETTE) % len(DASHES)])

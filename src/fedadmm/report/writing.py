@@ -1,0 +1,46 @@
+"""A report as files: the page, the figures for print, the tables for other documents."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedadmm.core.errors import InputError
+from fedadmm.report.figures import accuracy_figure, save_figure
+from fedadmm.report.methods import methods_of
+from fedadmm.report.page import write_page
+from fedadmm.report.section import PublishedFor, Section, nothing_published
+from fedadmm.report.table import family_sentence, latex, markdown, report_rows
+
+
+def write_report(
+    sections: Sequence[Section], out: Path, *, title: str, published: PublishedFor = nothing_published
+) -> Path:
+    """Write report.html, tables.md, tables.tex, figures/*.pdf and *.png into a folder; return the page's path."""
+    try:
+        return _write(sections, out, title=title, published=published)
+    except OSError as error:
+        raise InputError(f"cannot write {error.filename}: {error.strerror}; give another folder") from error
+
+
+def _write(sections: Sequence[Section], out: Path, *, title: str, published: PublishedFor) -> Path:
+    page = write_page(sections, out / "report.html", title=title, published=published)
+    words, tex = [f"# {title}\n"], []
+    for number, section in enumerate(sections, start=1):
+        methods = methods_of(section.runs)
+        if not methods:
+            continue
+        rows = report_rows(methods, published=published)
+        words += [f"\n## {section.title}\n\n", markdown(rows)]
+        if sentence := family_sentence(methods):
+            words.append(f"\n{sentence}\n")
+        tex.append(f"% {' '.join(section.title.split())}\n{latex(rows)}")
+        stem = f"{number:02d}-{_slug(section.title)}"
+        figure = accuracy_figure(methods, title=section.title)
+        save_figure(figure, out / "figures" / f"{stem}.pdf", out / "figures" / f"{stem}.png")
+    (out / "tables.md").write_text("".join(words), encoding="utf-8")
+    (out / "tables.tex").write_text("\n".join(tex), encoding="utf-8")
+    return page
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "runs"

@@ -1,0 +1,52 @@
+import pytest
+
+from fedadmm import InputError
+from fedadmm.report.gather import by_setting, differences, gather_runs, setting_title
+from run_folders import write_run
+
+
+def test_run_folders_are_found_at_any_depth_once(tmp_path):
+    one = write_run(tmp_path / "a/one", [0.1], seed=1)
+    write_run(tmp_path / "a/deep/two", [0.1], seed=2)
+    (tmp_path / "a/notes.md").write_text("")
+    found = gather_runs([tmp_path / "a", one, tmp_path / "a/notes.md"])
+    assert [run.path.name for run in found.runs] == ["two", "one"]
+    assert found.left_out == []
+
+
+def test_what_is_half_written_empty_or_repeated_is_named_and_left_out(tmp_path):
+    write_run(tmp_path / "good", [0.1, 0.2])
+    write_run(tmp_path / "again", [0.1])
+    (write_run(tmp_path / "half", [0.1], seed=1) / "rounds.jsonl").unlink()
+    write_run(tmp_path / "begun", [], seed=2)
+    (tmp_path / "void").mkdir()
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held/lock").touch()
+    found = gather_runs([tmp_path])
+    assert [run.path.name for run in found.runs] == ["good"]
+    said = "\n".join(found.left_out)
+    assert "begun has no finished round" in said
+    assert "half is no run folder: it has no rounds.jsonl" in said
+    assert "void is no run folder: it has no experiment.toml" in said
+    assert "held is no run folder: it has no experiment.toml" in said
+    assert "again repeats a run of the same method and seed" in said
+
+
+def test_no_run_at_all_is_a_sentence(tmp_path):
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere; give run folders"):
+        gather_runs([tmp_path / "nowhere"])
+    write_run(tmp_path / "begun", [])
+    with pytest.raises(InputError, match=r"there is no run in .*begun has no finished round; make one with"):
+        gather_runs([tmp_path])
+
+
+def test_runs_belong_together_if_their_data_and_target_are_the_same(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path / f"a{seed}", [0.1], seed=seed)
+    write_run(tmp_path / "other_data", [0.1], data="mnist")
+    write_run(tmp_path / "other_target", [0.1], target=0.9, label="fedprox")
+    groups = by_setting(gather_runs([tmp_path]).runs)
+    assert [len(group) for group in groups] == [2, 1, 1]
+    assert differences(groups[1][0], groups[0][0]) == "data.name=mnist (not digits)"
+    assert differences(groups[2][0], groups[0][0]) == "target=0.9 (not 0.5)"
+    assert setting_title(groups[1][0]) == "mnist, iid, 10 clients"

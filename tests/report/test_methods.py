@@ -1,0 +1,113 @@
+import numpy as np
+
+from fedadmm.report.methods import methods_of
+from fedadmm.report.runs import read_run
+from fedadmm.report.section import Published
+from fedadmm.report.styles import PALETTE, STYLES, style_of
+from fedadmm.report.table import PAPER, SAVING, comparison_rows, family_sentence, latex, markdown, report_rows
+from run_folders import write_run
+
+
+def runs_of(tmp_path, *accuracies, label="fedavg", **options):
+    """Return a run for each list of accuracies, with the seeds 0, 1, ..."""
+    return [
+        read_run(
+            write_run(
+                tmp_path / f"{label}-{options.get('rho', '')}-{seed}", a, label=label, seed=seed, **options
+            )
+        )
+        for seed, a in enumerate(accuracies)
+    ]
+
+
+def test_runs_that_differ_in_the_seed_only_are_one_method(tmp_path):
+    runs = runs_of(tmp_path, [0.2, 0.6, 0.4], [0.4, 0.4, 0.8])
+    (method,) = methods_of(runs)
+    # Means by hand; two values a apart have a standard deviation of a / sqrt 2.
+    np.testing.assert_allclose(method.curve.mean, [0.3, 0.5, 0.6])
+    np.testing.assert_allclose(method.curve.spread, np.array([0.2, 0.2, 0.4]) / np.sqrt(2))
+    (row,) = comparison_rows(runs)
+    # Arrivals in rounds 2 and 3 after 2,000 and 3,000 bytes; final 0.4 and 0.8; best 0.6 and 0.8.
+    assert (row["rounds"], row["upload"]) == ("2.5 ± 0.7", "2.5 kB")
+    assert (row["final"], row["best"], row["seeds"]) == ("0.600 ± 0.283", "0.700 ± 0.141", "2")
+
+
+def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
+    some = runs_of(tmp_path, [0.6, 0.6, 0.6], [0.1, 0.1, 0.1], label="scaffold")
+    none = runs_of(tmp_path, [0.1, 0.1, 0.1], [0.1, 0.1], label="fedprox")
+    all_of_them = runs_of(tmp_path, [0.1, 0.1, 0.6], [0.1, 0.1, 0.6], label="fedavg")
+    rows = report_rows(methods_of([*some, *none, *all_of_them]))
+    assert [row["rounds"] for row in rows] == ["1.0 (1/2)", "2+ (0/2)", "3.0 ± 0.0"]
+    # scaffold arrived in round 1 with one seed, and still is not what fedavg is measured by.
+    assert [row[SAVING] for row in rows] == ["-", "-", "no other arrived"]
+    assert [row["status"] for row in rows] == ["finished", "1/2 unfinished", "finished"]
+
+
+def test_each_method_is_held_against_the_best_of_the_others(tmp_path):
+    slow = runs_of(tmp_path, [0.1, 0.1, 0.1, 0.6], label="fedadmm", rounds=4)
+    fast = runs_of(tmp_path, [0.1, 0.6, 0.6, 0.6], label="fedavg", rounds=4)
+    third = runs_of(tmp_path, [0.1, 0.1, 0.6, 0.6], label="fedprox", rounds=4)
+    methods = methods_of([*slow, *fast, *third])
+    # 4, 2 and 3 rounds: 4 / 2 - 1, 2 / 3 - 1, 3 / 2 - 1.
+    assert [row[SAVING] for row in report_rows(methods)] == [
+        "100% more than fedavg",
+        "33% fewer than fedprox",
+        "50% more than fedavg",
+    ]
+    assert (
+        family_sentence(methods)
+        == "Best form of FedADMM: fedadmm arrived in 4 rounds, 100% more than fedavg."
+    )
+
+
+def test_the_family_is_told_by_the_algorithm_not_by_the_label(tmp_path):
+    ours = runs_of(tmp_path, [0.6], label="ours", algorithm="fedadmm_released", rounds=1)
+    theirs = runs_of(tmp_path, [0.1], label="fedadmm_like", algorithm="fedavg", rounds=1)
+    assert [method.is_fedadmm for method in methods_of([*ours, *theirs])] == [True, False]
+
+
+def test_methods_of_one_label_are_named_after_what_differs(tmp_path):
+    runs = [*runs_of(tmp_path, [0.1], rho=0.1), *runs_of(tmp_path, [0.1], rho=1.0)]
+    one, other = methods_of(runs)
+    assert (one.name, other.name) == ("fedavg (rho=0.1)", "fedavg (rho=1.0)")
+    assert one.style.colour == other.style.colour
+    assert one.style.dash != other.style.dash
+
+
+def test_the_same_seed_twice_counts_once_and_the_longer_run_stays(tmp_path):
+    short = read_run(write_run(tmp_path / "a", [0.1]))
+    long = read_run(write_run(tmp_path / "b", [0.1, 0.2]))
+    (method,) = methods_of([short, long])
+    assert [run.path.name for run in method.runs] == ["b"]
+
+
+def test_a_curve_goes_on_with_the_seeds_that_are_left_and_its_cost_never_falls(tmp_path):
+    (method,) = methods_of(runs_of(tmp_path, [0.2, 0.4], [0.4, None, 0.9]))
+    np.testing.assert_allclose(method.curve.mean, [0.3, 0.4, 0.9])
+    np.testing.assert_array_equal(method.curve.seeds, [2, 1, 1])
+    np.testing.assert_array_equal(method.curve.totals["bytes_up"], [1000, 2000, 3000])
+    low, high = method.curve.band()
+    np.testing.assert_allclose(high[1:], method.curve.mean[1:])  # one seed has no spread
+    assert (low <= high).all()
+
+
+def test_the_papers_figure_stands_beside_ours(tmp_path):
+    figures = {"fedadmm": Published("Table III", 33), "fedprox": Published("Table III", None)}
+    runs = [run for name in ("fedadmm", "fedprox", "feddyn") for run in runs_of(tmp_path, [0.6], label=name)]
+    rows = report_rows(methods_of(runs), published=lambda run: figures.get(run.label))
+    assert [row[PAPER] for row in rows] == ["33", "100+", ""]
+    assert PAPER not in report_rows(methods_of(runs))[0]
+
+
+def test_a_method_has_one_style_everywhere_and_an_unknown_label_a_stable_one():
+    assert len(set(STYLES.values())) == len(STYLES)
+    assert style_of("fedprox_strong").colour == STYLES["fedprox"].colour
+    assert style_of("fedprox_strong") != STYLES["fedprox"]
+    assert style_of("mine") == style_of("mine")
+    assert style_of("mine").colour in PALETTE
+
+
+def test_tables_escape_what_a_label_holds():
+    rows = [{"method": r"a_b & 50% | <b> \x", "rounds": "3 ± 1"}]
+    assert latex(rows).splitlines()[4] == r"a\_b \& 50\% | <b> \textbackslash{}x & 3 $\pm$ 1 \\"
+    assert markdown(rows).splitlines()[2] == r"| a_b & 50% \| &lt;b> \x | 3 ± 1 |"

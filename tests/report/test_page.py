@@ -1,0 +1,74 @@
+import json
+import re
+
+from fedadmm.report.page import write_page
+from fedadmm.report.runs import read_run
+from fedadmm.report.section import Published, Section
+from fedadmm.report.writing import write_report
+from run_folders import write_run
+
+EVIL = '</script><img src=x onerror=alert(1)>&"'
+
+
+def data_of(page):
+    text = page.read_text()
+    return json.loads(re.search(r'id="report-data">(.*?)</script>', text, flags=re.DOTALL)[1])
+
+
+def markup_of(page):
+    """Return the page without plotly.js, which holds anything."""
+    return re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
+
+
+def test_the_page_holds_each_curve_and_its_whole_experiment(tmp_path):
+    run = read_run(write_run(tmp_path / "a", [0.123456, 0.5, 0.7], label="feddyn"))
+    page = write_page([Section("one", [run])], tmp_path / "r.html", title="t")
+    (section,) = data_of(page)
+    (curve,) = section["curves"]
+    assert curve["y"] == [0.1235, 0.5, 0.7]
+    assert curve["x"] == {
+        "round": [1, 2, 3],
+        "bytes_up": [1000, 2000, 3000],
+        "gradient_evaluations": [10, 20, 30],
+        "seconds": [0.5, 1, 1.5],
+    }
+    assert (section["target"], curve["spread"], curve["colour"]) == (0.5, None, "#D55E00")
+    assert 'partition = "iid"' in curve["experiment"]
+    assert curve["runs"] == "seed 0 (a)"
+
+
+def test_nothing_from_a_run_folder_becomes_markup(tmp_path):
+    run = read_run(write_run(tmp_path / "a", [0.6], label=EVIL))
+    section = Section(EVIL, [run], EVIL)
+    page = write_page(
+        [section, section], tmp_path / "r.html", title=EVIL, published=lambda r: Published(EVIL, 3)
+    )
+    assert "<img" not in markup_of(page)
+    assert data_of(page)[0]["curves"][0]["name"] == EVIL
+
+
+def test_the_page_asks_nobody_for_anything(tmp_path):
+    run = read_run(write_run(tmp_path / "a", [0.6]))
+    markup = markup_of(write_page([Section("one", [run])], tmp_path / "r.html", title="t"))
+    assert "default-src 'none'" in markup
+    assert not re.search(r"(src|href)=[\"']?(?!#)\w", markup)
+
+
+def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path):
+    runs = [
+        read_run(write_run(tmp_path / f"{label}{seed}", [0.2, 0.6], label=label, seed=seed))
+        for label in ("fedadmm", "_odd $label", "fedavg")
+        for seed in (0, 1)
+    ]
+    sections = [Section("Table III: MNIST, IID", runs), Section("Later", [], "To be run.")]
+    page = write_report(
+        sections, tmp_path / "out", title="t", published=lambda run: Published("Table III", 10)
+    )
+    assert page == tmp_path / "out/report.html"
+    assert "No runs yet." in page.read_text()
+    figures = sorted(path.name for path in (tmp_path / "out/figures").iterdir())
+    assert figures == ["01-table-iii-mnist-iid.pdf", "01-table-iii-mnist-iid.png"]
+    assert (tmp_path / "out/figures" / figures[0]).read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "out/figures" / figures[1]).read_bytes().startswith(b"\x89PNG")
+    assert "| fedadmm | 2.0 ± 0.0 | 10 |" in (tmp_path / "out/tables.md").read_text()
+    assert r"fedadmm & 2.0 $\pm$ 0.0 & 10 &" in (tmp_path / "out/tables.tex").read_text()
