@@ -1,4 +1,4 @@
-.PHONY: install demo test check browser bench clean
+.PHONY: install demo test check browser bench bench-peers docs clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -32,6 +32,18 @@ browser:
 # Seconds per round as ratios to the bare PyTorch loop of the same minute; needs an idle machine.
 bench: install
 	cd benchmarks && ../$(BIN)/python engines.py
+
+# The same for pfl and Flower's simulation, each in an environment of its own.
+bench-peers: install
+	for peer in pfl==0.6.0 "flwr[simulation]==1.41.0"; do \
+	  place=benchmarks/peers/.venv-$$(case $$peer in pfl*) echo pfl;; *) echo flower;; esac); \
+	  [ -d $$place ] || { $(PYTHON) -m venv $$place && $$place/bin/pip install --quiet --constraint constraints.txt torch "$$peer"; }; \
+	done
+	cd benchmarks && PYTHONPATH=. ../$(BIN)/python peers/peers.py
+
+# The tables of docs/REPRODUCTION.md, from results/.
+docs: install
+	$(BIN)/python docs/build.py
 
 clean:
 	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -22,6 +22,7 @@ from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published, PublishedFor, Section
 
 console = Console()
+progress_console = Console(stderr=True)
 
 
 def reproduce_command(
@@ -52,7 +53,7 @@ def reproduce_command(
     Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
     """
     seconds = None if budget is None else parse_duration(budget)
-    places, pace = Places(out, results), Pace()
+    places, pace = Places(out, results), _pace()
     found = read_tuned(out)
     if preset is None and not status:
         raise InputError(f"no preset was named; use one of {', '.join(PAPER)}, or --status")
@@ -148,7 +149,7 @@ def presets_table() -> Table:
         ("what", "left"),
     ):
         table.add_column(column, justify=justify, no_wrap=column != "what")  # type: ignore[arg-type]
-    pace = Pace()
+    pace = _pace()
     sizes: tuple[Size, Size] = ("paper", "small")
     for preset in PAPER.values():
         cost = []
@@ -158,6 +159,12 @@ def presets_table() -> Table:
             cost += [str(seeds * len(runs) or "-"), f"{hours:.1f}" if runs else "-"]
         table.add_row(preset.name, *cost, preset.title)
     return table
+
+
+def _pace() -> Pace:
+    return Pace(
+        on_probe=lambda steps: progress_console.print(f"Timing {steps} on this machine ...", highlight=False)
+    )
 
 
 def _rows(jobs: list[Job], algorithms: str | None) -> list[Job]:

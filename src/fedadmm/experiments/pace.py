@@ -3,7 +3,7 @@
 import json
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,17 @@ from fedadmm.learning.local import Local
 
 NUM_EXAMPLES = {"mnist": 60_000, "fmnist": 60_000, "cifar10": 50_000, "digits": 1437}
 SHAPES = {"mnist": (1, 28, 28), "fmnist": (1, 28, 28), "cifar10": (3, 32, 32), "digits": (1, 8, 8)}
-PROBE_EXAMPLES = 400
+PROBE_EXAMPLES = 200
 
 
 class Pace:
     """Seconds per gradient of one example, for each network and batch size."""
 
-    def __init__(self, cache: Path | None = None) -> None:
+    def __init__(
+        self, cache: Path | None = None, *, on_probe: Callable[[str], None] = lambda steps: None
+    ) -> None:
+        """Begin with what was timed before; on_probe is told what is about to be timed."""
+        self._on_probe = on_probe
         self._file = cache or platformdirs.user_cache_path("fedadmm") / "pace.json"
         self._measured: dict[str, list[float]] = {}
         self._probed: dict[str, float] = _read(self._file)
@@ -46,6 +50,7 @@ class Pace:
         if key in self._measured:
             return statistics.median(self._measured[key])
         if key not in self._probed:
+            self._on_probe(_steps(experiment))
             self._probed[key] = _probe(experiment)
             self._file.parent.mkdir(parents=True, exist_ok=True)
             self._file.write_text(json.dumps(self._probed, indent=1))
@@ -67,9 +72,12 @@ def _batch(experiment: Experiment) -> int:
     return min(NUM_EXAMPLES[experiment.data.name] // (experiment.data.num_clients or 1), 1000)
 
 
+def _steps(experiment: Experiment) -> str:
+    return f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
+
+
 def _key(experiment: Experiment) -> str:
-    steps = f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
-    return f"{steps}, {num_cores()} cores, torch {torch.__version__}"
+    return f"{_steps(experiment)}, {num_cores()} cores, torch {torch.__version__}"
 
 
 def _probe(experiment: Experiment) -> float:
