@@ -14,6 +14,7 @@ from workloads import WORKLOADS
 
 from fedadmm import Local
 from fedadmm.core.round import Assignment
+from fedadmm.engine.pool import keep_freed_memory
 from fedadmm.learning.evaluation import accuracy
 from fedadmm.learning.models import build
 from fedadmm.learning.task import LearningTask
@@ -22,6 +23,7 @@ from fedadmm.learning.task import LearningTask
 def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30) -> None:
     """Print the median ratio and its quartiles, by the time of this thread alone."""
     torch.set_num_threads(1)
+    keep_freed_memory()  # as a worker does
     print("workload    batch size    FedAvg [s]    FedADMM / FedAvg (median, quartiles)")
     for name in ("silo", "crowd"):
         workload = WORKLOADS[name]

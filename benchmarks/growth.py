@@ -44,7 +44,7 @@ def memory_of_tree() -> float:
 def measured(size: int, rounds: int, **settings: object) -> Point:
     """Run FedADMM with state on disk and return the median of its rounds but the first."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
-        run = Simulation(FedADMM(rho=0.1), open_store=in_folder(Path(folder)), seed=0, **settings)  # type: ignore[arg-type]
+        run = Simulation(FedADMM(rho=0.1), open_store=in_folder(Path(folder) / "state"), seed=0, **settings)  # type: ignore[arg-type]
         try:
             run.advance()
             times = [seconds(run.advance) for _ in range(rounds)]
@@ -106,7 +106,9 @@ def main(
     table = Table(title="A round of FedADMM, state on disk, engine workers", title_justify="left")
     for column in ("growing", "size", "seconds", "anonymous memory [GB]"):
         table.add_column(column, justify="left" if column == "growing" else "right", no_wrap=True)
-    figure, axes = plt.subplots(2, len(SWEEPS), figsize=(12, 5.5), sharex="col", layout="constrained")
+    figure, axes = plt.subplots(
+        2, len(SWEEPS), figsize=(12, 5.5), sharex="col", sharey="row", layout="constrained"
+    )
     for number, (name, sweep) in enumerate(SWEEPS.items()):
         points = list(track(sweep(rounds), description=name, console=Console(stderr=True)))
         for point in points:

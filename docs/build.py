@@ -35,10 +35,8 @@ def block(name: str, *, small: bool, curves: bool) -> str:
         methods = methods_of(section.runs)
         parts.append(f"\n{section.title}:\n\n{markdown(report_rows(methods, published=report.published))}")
         if curves:
-            slug = re.sub(r"\W+", "-", f"{name}-{section.title}")
-            picture = save_figure(
-                accuracy_figure(methods, title=section.title), DOCS / "figures" / f"{slug}.png"
-            )
+            picture = DOCS / "figures" / (re.sub(r"\W+", "-", f"{name}-{section.title}") + ".png")
+            save_figure(accuracy_figure(methods, title=section.title), picture)
             parts.append(f"\n![{section.title}: accuracy against rounds](figures/{picture.name})\n")
     return "".join(parts).lstrip("\n") or "No run yet.\n"
 

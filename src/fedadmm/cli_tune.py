@@ -1,6 +1,7 @@
 """The command that finds each method's best learning rate."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -81,28 +82,27 @@ def tune_command(
             raise StoppedAtOnce
         return ended.history, ended.status == "diverged"
 
-    table = Table(title=f"On held-out training examples, mean over {seeds} seeds", title_justify="left")
-    for column in ("setting", "method", "values", "rounds trained", "rounds to target", "accuracy"):
-        table.add_column(
-            column, justify="left" if column in ("setting", "method", "values") else "right", no_wrap=True
+    for experiment in experiments:
+        trials = search(
+            experiment,
+            grid(experiment, rates=grid_of_rates),
+            rounds=rounds or experiment.rounds,
+            seeds=range(experiment.seed, experiment.seed + seeds),
+            run=run,
         )
-    try:
-        for experiment in experiments:
-            trials = search(
-                experiment,
-                grid(experiment, rates=grid_of_rates),
-                rounds=rounds or experiment.rounds,
-                seeds=range(experiment.seed, experiment.seed + seeds),
-                run=run,
-            )
-            label = experiment.label or experiment.algorithm_name
-            write_tuned(out, experiment.name, label, trials[0].values)
-            for number, trial in enumerate(trials):
-                table.add_row(experiment.name, label, *_row(trial), style="bold" if number == 0 else None)
-    finally:
-        if table.rows:
-            console.print(table)
-            console.print(f"The winners (bold) are in {out / 'tuned.toml'}", soft_wrap=True)
+        label = experiment.label or experiment.algorithm_name
+        path = write_tuned(out, experiment.name, label, trials[0].values)
+        console.print(_table(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}"))
+    console.print(f"The winners, first in each table, are in {path}", soft_wrap=True)
+
+
+def _table(trials: Sequence[Trial], *, title: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("values", "rounds trained", "to target", "accuracy"):
+        table.add_column(column, justify="left" if column == "values" else "right", no_wrap=True)
+    for number, trial in enumerate(trials):
+        table.add_row(*_row(trial), style="bold" if number == 0 else None)
+    return table
 
 
 def _of_paper(name: str, algorithms: str | None, *, columns: str | None, size: Size) -> list[Experiment]:

@@ -152,7 +152,7 @@ def _close(workers: list[_Worker], *, owner: int) -> None:
 def _work(connection: Connection, setup: Setup) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _end_with_parent()
-    _keep_freed_memory()
+    keep_freed_memory()
     torch.set_num_threads(1)
     handler = None
     while True:
@@ -177,7 +177,7 @@ def _end_with_parent() -> None:
             os._exit(1)
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Ask glibc to keep what is freed: a step frees gradients as large as the model, and asks for them again."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
