@@ -103,6 +103,13 @@ class DiskStore:
         self._rounds.update(dict.fromkeys(clients, number))
         self._digest = digest
 
+    def drop(self, round: int, clients: Sequence[int]) -> None:
+        """Delete states that were written ahead for a round that was committed without these clients."""
+        if clients:
+            with self.file.writing() as tables:
+                for client in clients:
+                    tables.delete("states", PAIR.pack(client, round))
+
     def progress(self) -> Progress | None:
         """Return the progress after the last committed round, None before the first."""
         with self.file.reading("the server's progress") as tables:
