@@ -223,14 +223,31 @@ class Simulation:
         self._task.model.load_buffers(self.progress.buffers)
         return independent_copy(self._task.model.module)
 
-    def evaluate_clients(self, metric: str = "accuracy") -> ClientScores:
-        """Return a metric of the server's model on every client's own examples."""
+    def evaluate_clients(
+        self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta"
+    ) -> ClientScores:
+        """Return a metric on every client's own examples: of the server's model, or of each client's own.
+
+        Who has no model of its own, as it never took part or as the method keeps none, uses the server's.
+        """
+        if model not in ("theta", "own"):
+            raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
         with one_thread():
             scores = [
-                self._task.evaluate_client(client, self.theta, buffers=self.progress.buffers)[metric]
+                self._task.evaluate_client(
+                    client,
+                    self.theta if model == "theta" else self.own_model(client),
+                    buffers=self.progress.buffers,
+                )[metric]
                 for client in range(self._data.num_clients)
             ]
         return ClientScores(np.array(scores))
+
+    def own_model(self, client: int) -> Vector:
+        """Return a client's own model as a flat vector; the server's if it has none."""
+        state = self._store.get(client)
+        own = None if state is None else self.algorithm.own_model(state)
+        return self.theta if own is None else own
 
 
 def kinds_of(algorithm: Algorithm[Any, Any, Any], theta: Vector) -> Kinds:
