@@ -1,4 +1,4 @@
-.PHONY: install demo test check bench clean
+.PHONY: install demo test check bench flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -25,6 +25,10 @@ check: install
 # Seconds per round as ratios to the bare PyTorch loop of the same minute; needs an idle machine.
 bench: install
 	cd benchmarks && ../$(BIN)/python engines.py
+
+# A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests: half an hour.
+flower-kills: install
+	FEDADMM_KILLS=10 $(BIN)/pytest -m "" tests/flower/test_deployment.py
 
 clean:
 	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

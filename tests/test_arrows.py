@@ -18,6 +18,8 @@ ARROWS = {
     "state": {"core"},
     "learning": {"core", "data"},
     "engine": {"core", "learning", "data", "state"},
+    "federation": {"core"},
+    "flower": {"core", "algorithms", "learning", "data", "state", "engine", "experiments"},
 }
 NEVER = {"report": {"experiments", "engine", "learning", "algorithms"}}
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm import __version__, cli_data, cli_state
+from fedadmm import __version__, cli_data, cli_federation, cli_state
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
@@ -27,6 +27,7 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_federation.app, name="federation")
 app.command("check")(cli_state.check_command)
 app.command("export")(cli_state.export_command)
 console = Console()

@@ -14,15 +14,18 @@ from play import identical
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # flwr's dependencies announce their own removals on import
-    from flwr.app import Context, Error, Message, RecordDict
+    from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
+    from flwr.serverapp import strategy as flowers
     from flwr.supercore.task_identity import TaskIdentity
 
     from fedadmm.core.delivery import Request, settled
     from fedadmm.flower import FederationSettings, make_strategy
     from fedadmm.flower.strategy import AlgorithmStrategy
     from fedadmm.state.node import NodeStore
+
+__all__ = ["Array", "ArrayRecord", "Message", "flowers"]  # for tests that need no more of flwr
 
 APP = Path(__file__).parents[2] / "examples" / "flower-fedadmm"
 sys.path.insert(0, str(APP))  # as Flower does with the folder of an app
@@ -35,7 +38,7 @@ def run_config(**changes: Any) -> dict[str, Any]:
     table = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     flat = {f"{k}.{inner}": v for k, t in table.items() if isinstance(t, dict) for inner, v in t.items()}
     flat |= {key: value for key, value in table.items() if not isinstance(value, dict)}
-    changes = {key.replace("_", "-").replace("--", "."): value for key, value in changes.items()}
+    changes = {key.replace("__", ".").replace("_", "-"): value for key, value in changes.items()}
     if "algorithm.name" in changes:
         flat = {key: value for key, value in flat.items() if not key.startswith("algorithm.")}
     return flat | changes
@@ -125,13 +128,15 @@ def start(strategy: Any, grid: LocalGrid, *, rounds: int, initial_arrays: Any = 
     )
 
 
-def assert_books_agree(strategy: AlgorithmStrategy, config: dict[str, Any], state_dir: Path) -> None:
+def assert_books_agree(
+    strategy: AlgorithmStrategy, config: dict[str, Any], state_dir: Callable[[int], Path]
+) -> None:
     """Compare with the serial simulation of the history that was applied: theta, buffers and every client's state."""
     records = strategy._checkpoint.records()
     simulation = simulated(config, history=[record.clients for record in records])
     assert identical(tuple(strategy.progress), tuple(simulation.progress))
     for client in range(config["num-clients"]):
-        assert identical(state_on_disk(strategy, client, state_dir), simulation._store.get(client))
+        assert identical(state_on_disk(strategy, client, state_dir(client)), simulation._store.get(client))
 
 
 def state_on_disk(strategy: AlgorithmStrategy, client: int, state_dir: Path) -> Any:
@@ -143,6 +148,5 @@ def state_on_disk(strategy: AlgorithmStrategy, client: int, state_dir: Path) -> 
         return None
     identity = {"federation": strategy._checkpoint.federation}
     with NodeStore(folder, client=client, kind=strategy.form.client_kind, identity=identity) as store:
-        request = Request(client, 2**62, applied)
-        kept = store.get(settled(store.journal(), request).acknowledged)
+        kept = store.get(settled(store.journal(), Request(client, 2**62, applied)).acknowledged)
         return None if kept is None else kept.state
