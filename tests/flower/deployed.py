@@ -90,15 +90,15 @@ class Deployed:
         order.write_text(str(self.federation.processes[name].pid))
 
     def kill_server_app(self) -> None:
-        """Kill the ServerApp, wherever it is."""
-        group = os.getpgid(self.federation.processes["superlink"].pid)
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                command, pid = (entry / "cmdline").read_bytes(), int(entry.name)
-                if b"flwr-serverapp" in command and os.getpgid(pid) == group:
-                    os.kill(pid, signal.SIGKILL)
-            except (OSError, ProcessLookupError):
-                continue
+        """Kill the ServerApp of this SuperLink, if one runs."""
+        address = self.federation.superlink_address
+        listed = subprocess.run(
+            ["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True
+        ).stdout
+        for line in listed.splitlines():
+            pid, _, command = line.strip().partition(" ")
+            if "flwr-serverapp" in command and address in command:
+                os.kill(int(pid), signal.SIGKILL)
 
     def assert_books_agree(self) -> None:
         """Compare the server's checkpoint and the nodes' disks with the simulation of what was applied."""

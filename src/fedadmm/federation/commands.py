@@ -75,6 +75,7 @@ class Shell:
                 stderr=output,
                 start_new_session=True,
             )
+        process.returncode = 0  # it is to outlive us, and subprocess would warn that it was left behind
         return Started(process.pid, _began(process.pid))
 
     def _found(self, name: str) -> str:
@@ -89,12 +90,14 @@ class Shell:
 
 def end(processes: Sequence[Started], *, signals: Sequence[signal.Signals]) -> None:
     """End processes and all that they started: with the first signal, and if that does not help, with the next."""
+    family = [member for process in processes if process.alive for member in _family(process)]
     for number in signals:
-        for process in processes:
-            if process.alive:
-                os.killpg(process.pid, number)
+        for member in family:
+            if member.alive:
+                with suppress(ProcessLookupError):
+                    os.kill(member.pid, number)
         deadline = time.monotonic() + PATIENCE
-        while any(process.alive for process in processes) and time.monotonic() < deadline:
+        while any(member.alive for member in family) and time.monotonic() < deadline:
             time.sleep(0.1)
 
 
@@ -108,6 +111,16 @@ def read_processes(file: Path) -> dict[str, Started]:
 def write_processes(file: Path, processes: Mapping[str, Started]) -> None:
     """Write processes down, for the next command."""
     file.write_text(json.dumps(dict(processes), indent=1))
+
+
+def _family(process: Started) -> list[Started]:
+    """Return a process with its children and theirs: a SuperLink's are in groups of their own."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    found = [process.pid]
+    for parent in found:
+        found += [pid for pid, above in pairs if above == parent]
+    return [process, *(Started(pid, _began(pid)) for pid in found[1:])]
 
 
 def _began(pid: int) -> str:

@@ -74,7 +74,7 @@ class LocalFederation:
         """End a process and all that it started at once, as a machine that loses its power does."""
         if name not in self.processes:
             raise InputError(f"there is no {name!r} here; use one of {', '.join(self.processes) or 'none'}")
-        self._tell(f"kill -9 -{self.processes[name].pid}")
+        self._tell(f"kill -9 {self.processes[name].pid}")
         end([self.processes[name]], signals=[signal.SIGKILL])
 
     def down(self) -> None:
@@ -84,7 +84,7 @@ class LocalFederation:
         link = [process for name, process in processes.items() if name == "superlink"]
         for part in (nodes, link):
             for process in part:
-                self._tell(f"kill -{process.pid}")
+                self._tell(f"kill {process.pid}")
             end(part, signals=[signal.SIGTERM, signal.SIGKILL])
 
     def online(self) -> int:
