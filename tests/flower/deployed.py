@@ -68,7 +68,8 @@ class Deployed:
 
     def wait(self, run: int, *, seconds: float) -> None:
         """Wait until a run has ended, as it should."""
-        self.until(lambda: self.status(run).startswith("finished"), seconds=seconds)
+        # Asking takes seconds of a core, which the nodes need.
+        self.until(lambda: self.status(run).startswith("finished"), seconds=seconds, every=10.0)
         assert self.status(run) == "finished:completed", self.log()
 
     def rounds(self) -> int:
@@ -76,12 +77,12 @@ class Deployed:
         lines = self.server / "rounds.jsonl"
         return len(lines.read_text().splitlines()) if lines.exists() else 0
 
-    def until(self, happened: Callable[[], bool], *, seconds: float) -> None:
+    def until(self, happened: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
         """Wait for something, not forever."""
         deadline = time.monotonic() + seconds
         while not happened():
             assert time.monotonic() < deadline, self.log()
-            time.sleep(0.5)
+            time.sleep(every)
 
     def order_death(self, node: int) -> None:
         """Let a node die between the commit and the reply of its next update."""
