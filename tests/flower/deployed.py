@@ -66,6 +66,15 @@ class Deployed:
         (found,) = [entry for entry in listed["runs"] if int(entry["run-id"]) == run]
         return str(found["status"])
 
+    def pursue(self, happened: Callable[[], bool], *, seconds: float) -> None:
+        """Wait for something, with a run that is started again whenever it has ended before."""
+        deadline, run = time.monotonic() + seconds, self.run()
+        while not happened():
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(10.0)  # asking takes seconds of a core, which the nodes need
+            if not happened() and self.status(run).startswith("finished"):
+                run = self.run()
+
     def wait(self, run: int, *, seconds: float) -> None:
         """Wait until a run has ended, as it should."""
         # Asking takes seconds of a core, which the nodes need.

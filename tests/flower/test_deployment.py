@@ -45,21 +45,19 @@ def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Depl
 
 def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
     chance = random.Random(KILLS)
-    deployed.changes |= {"min-available-nodes": 2, "round-timeout": 60.0, "num-server-rounds": 2 + 3 * KILLS}
-    run = deployed.run()
+    rounds = 2 + 3 * KILLS
+    deployed.changes |= {"min-available-nodes": 2, "round-timeout": 60.0, "num-server-rounds": rounds}
     for _ in range(KILLS):
         before = deployed.rounds()
-        # One dies between its commit and its reply, another in the midst of whatever it does.
-        first, second = chance.sample(range(3), 2)
+        # One dies between its commit and its reply, another in the midst of whatever it does, then the ServerApp.
+        first, second = (f"node-{number}" for number in chance.sample(range(3), 2))
         deployed.order_death(first)
-        deployed.until(lambda: not deployed.federation.processes[f"node-{first}"].alive, seconds=600)  # noqa: B023
+        deployed.pursue(lambda name=first: not deployed.federation.processes[name].alive, seconds=600)
         time.sleep(chance.uniform(0, 10))
-        deployed.federation.kill(f"node-{second}")
+        deployed.federation.kill(second)
         deployed.up()
-        deployed.until(lambda: deployed.rounds() > before, seconds=600)  # noqa: B023
+        deployed.until(lambda before=before: deployed.rounds() > before, seconds=600)
         time.sleep(chance.uniform(0, 10))
         deployed.kill_server_app()
-        run = deployed.run()
-    deployed.wait(run, seconds=900 * KILLS)
-    assert deployed.rounds() == 2 + 3 * KILLS
+    deployed.pursue(lambda: deployed.rounds() == rounds, seconds=900 * KILLS)
     deployed.assert_books_agree()

@@ -65,7 +65,8 @@ class Shell:
         """Start a command that goes on, in a folder and a process group of its own."""
         self._tell(f"{shlex.join(command)} >>{log.name} 2>&1 &")
         folder.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with log.open("ab", buffering=0) as output:
+            output.write(f"$ {shlex.join(command)}\n".encode())
             process = subprocess.Popen(
                 [self._found(command[0]), *command[1:]],
                 cwd=folder,

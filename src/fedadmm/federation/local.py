@@ -168,16 +168,22 @@ class LocalFederation:
         raise InputError(f"the SuperLink did not start; see {self.log('superlink')}")
 
     def _wait_for_nodes(self, running: dict[str, Started], ports: dict[str, int], num_nodes: int) -> None:
+        """Wait until every node has connected; one that was refused, as its old self has not lapsed, is tried again."""
         deadline = time.monotonic() + LAPSING + STARTING
         while time.monotonic() < deadline:
             ended = [n for n in range(num_nodes) if not running[f"node-{n}"].alive]
-            if not ended and self.online() == num_nodes:
+            if not ended and all(self._has_connected(f"node-{n}") for n in range(num_nodes)):
                 return
-            time.sleep(1.0)
+            time.sleep(2.0)
             for number in ended:
                 running[f"node-{number}"] = self._start_node(number, ports, num_nodes)
                 self._write(running)
         raise InputError(f"not all {num_nodes} nodes have connected; see the logs in {self.folder}")
+
+    def _has_connected(self, name: str) -> bool:
+        """Return whether a node's log says so since its last start: a SuperLink takes a dead node for alive."""
+        said = self.log(name).read_text(errors="replace").rpartition("$ flower-supernode")[2]
+        return "SuperNode ID" in said
 
     def _write(self, running: dict[str, Started]) -> None:
         write_processes(self.folder / "processes.json", running)
