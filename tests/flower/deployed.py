@@ -66,14 +66,15 @@ class Deployed:
         (found,) = [entry for entry in listed["runs"] if int(entry["run-id"]) == run]
         return str(found["status"])
 
-    def pursue(self, happened: Callable[[], bool], *, seconds: float) -> None:
-        """Wait for something, with a run that is started again whenever it has ended before."""
+    def pursue(self, happened: Callable[[], bool], *, seconds: float) -> int:
+        """Wait for something, with a run that is started again whenever it has ended before; return the last run."""
         deadline, run = time.monotonic() + seconds, self.run()
         while not happened():
             assert time.monotonic() < deadline, self.log()
             time.sleep(10.0)  # asking takes seconds of a core, which the nodes need
             if not happened() and self.status(run).startswith("finished"):
                 run = self.run()
+        return run
 
     def wait(self, run: int, *, seconds: float) -> None:
         """Wait until a run has ended, as it should."""
@@ -93,9 +94,8 @@ class Deployed:
             assert time.monotonic() < deadline, self.log()
             time.sleep(every)
 
-    def order_death(self, node: int) -> None:
+    def order_death(self, name: str) -> None:
         """Let a node die between the commit and the reply of its next update."""
-        name = f"node-{node}"
         order = self.federation.folder / name / "die-after-commit"
         order.write_text(str(self.federation.processes[name].pid))
 

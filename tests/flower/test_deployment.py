@@ -59,5 +59,6 @@ def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
         deployed.until(lambda before=before: deployed.rounds() > before, seconds=600)
         time.sleep(chance.uniform(0, 10))
         deployed.kill_server_app()
-    deployed.pursue(lambda: deployed.rounds() == rounds, seconds=900 * KILLS)
+    run = deployed.pursue(lambda: deployed.rounds() == rounds, seconds=900 * KILLS)
+    deployed.wait(run, seconds=120)
     deployed.assert_books_agree()
