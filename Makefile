@@ -1,4 +1,4 @@
-.PHONY: install demo test check browser bench bench-peers docs clean
+.PHONY: install demo test check browser bench bench-peers docs flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -44,6 +44,10 @@ bench-peers: install
 # The tables of docs/REPRODUCTION.md, from results/.
 docs: install
 	$(BIN)/python docs/build.py
+
+# A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests: half an hour.
+flower-kills: install
+	FEDADMM_KILLS=10 $(BIN)/pytest -m "" tests/flower/test_deployment.py
 
 clean:
 	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

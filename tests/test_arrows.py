@@ -19,6 +19,8 @@ ARROWS = {
     "learning": {"core", "data"},
     "engine": {"core", "learning", "data", "state"},
     "report": {"core"},  # made from run folders, not from code
+    "federation": {"core"},
+    "flower": {"core", "algorithms", "learning", "data", "state", "engine", "experiments"},
 }
 
 

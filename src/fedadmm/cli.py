@@ -8,7 +8,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm import __version__, cli_data, cli_paper, cli_report, cli_state, cli_tune
+from fedadmm import (
+    __version__,
+    cli_data,
+    cli_federation,
+    cli_paper,
+    cli_report,
+    cli_state,
+    cli_tune,
+)
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli_options import (
     Algorithms,
@@ -39,6 +47,7 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_federation.app, name="federation")
 app.command("tune")(cli_tune.tune_command)
 app.command("reproduce")(cli_paper.reproduce_command)
 app.command("check")(cli_state.check_command)

@@ -96,6 +96,9 @@ class FedADMM(Algorithm[Server, Client, Upload]):
             eta = at(self.eta, turnout.round)
         return Server(server.theta + eta * mean.delta)
 
+    def own_model(self, client: Client) -> Vector:
+        return client.w
+
     def books(self, server: Server, *, initial: Vector, registered: float) -> Books | None:
         if not isinstance(self.eta, str):
             return None

@@ -80,6 +80,10 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
         """Return what travels to a client: the server's state, less what no client needs (None)."""
         return server
 
+    def own_model(self, client: ClientT) -> Vector | None:
+        """Return the model that is a client's own, None where a method gives it none beside theta."""
+        return None
+
     def books(self, server: ServerT, *, initial: Vector, registered: float) -> Books | None:
         """Return what the server's state promises of the clients', None where it promises nothing.
 

@@ -33,6 +33,10 @@ class Store(Protocol):
         """Make a round count: the staged states of these clients, the progress after it, and its record."""
         ...
 
+    def drop(self, round: int, clients: Sequence[int]) -> None:
+        """Forget states that were written ahead for a round that was committed without these clients."""
+        ...
+
     def progress(self) -> Progress | None:
         """Return the progress after the last committed round, None before the first."""
         ...

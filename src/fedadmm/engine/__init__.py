@@ -41,12 +41,13 @@ def make_engine(
     initial: Vector,
     weight: Callable[[int], float],
     num_workers: int | None,
+    lossy: bool = False,
 ) -> Engine:
-    """Return the chosen engine; `num_workers` is one per core if None."""
+    """Return the chosen engine; `num_workers` is one per core if None, and visits may be lost where it is lossy."""
     if choice.name == "serial":
         return SerialEngine(algorithm, task, store, initial=initial)
     if choice.name == "stacked":
-        return StackedEngine(algorithm, task, store, initial=initial, weight=weight)
+        return StackedEngine(algorithm, task, store, initial=initial, weight=None if lossy else weight)
     if choice.name == "ray":
         from fedadmm.engine.ray import RayEngine  # an extra
 

@@ -66,8 +66,9 @@ class StackedEngine:
         store: Store,
         *,
         initial: Vector,
-        weight: Callable[[int], float],
+        weight: Callable[[int], float] | None,
     ) -> None:
+        """Begin; with the clients' weights a stack is averaged at once, without each visit has its own upload."""
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
         self._weight = weight
         self._one_by_one = SerialEngine(algorithm, task, store, initial=initial)
@@ -88,7 +89,8 @@ class StackedEngine:
         for first in range(0, len(assignments), size):
             part = assignments[first : first + size]
             visits = self._visit(download, self._task.stack(part, buffers=buffers))
-            yield from _carried([visits[assignment.client] for assignment in part])
+            in_order = [visits[assignment.client] for assignment in part]
+            yield from in_order if self._weight is None else _carried(in_order)
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples; nothing where there are none."""
@@ -98,7 +100,7 @@ class StackedEngine:
         """Do nothing: nothing was started."""
 
     def _visit(self, download: Any, problem: Any) -> dict[int, Visit]:
-        """Return the visits of a stack, each with the mean upload of all that are finite."""
+        """Return the visits of a stack, each with its own upload or with the mean of all that are finite."""
         algorithm, round = self._algorithm, problem.round
         clients = [assignment.client for assignment in problem.assignments]
         found = [self._store.get(client) for client in clients]
@@ -111,10 +113,17 @@ class StackedEngine:
         ):
             if ok:
                 self._store.stage(round, client, state)
-        weights = [self._weight(client) if ok else None for client, ok in zip(clients, finite, strict=True)]
-        mean = mean_of_stack(upload, weights, form=self._upload_form)
-        rows = zip(clients, problem.efforts(), found, finite, strict=True)
-        return {client: Visit(client, mean, effort, state is None, ok) for client, effort, state, ok in rows}
+        if self._weight is None:
+            uploads = unstacked(upload, len(clients), form=self._upload_form)
+        else:
+            weights = [
+                self._weight(client) if ok else None for client, ok in zip(clients, finite, strict=True)
+            ]
+            uploads = [mean_of_stack(upload, weights, form=self._upload_form)] * len(clients)
+        rows = zip(clients, uploads, problem.efforts(), found, finite, strict=True)
+        return {
+            client: Visit(client, own, effort, state is None, ok) for client, own, effort, state, ok in rows
+        }
 
 
 def _carried(visits: Sequence[Visit]) -> list[Visit]:

@@ -43,6 +43,7 @@ def simulation_of(
         device=experiment.device,
         engine=experiment.engine,
         workers=experiment.workers,
+        faults=experiment.faults,
         open_store=open_store,
     )
 

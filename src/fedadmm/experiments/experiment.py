@@ -12,6 +12,7 @@ from pydantic import Field, field_serializer, field_validator
 from fedadmm.algorithms import ALGORITHMS, FedADMM
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.faults import Faults
 from fedadmm.core.naming import import_named
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
@@ -73,6 +74,7 @@ class Experiment(Settings):
     data: DataSettings = DataSettings(num_clients=100)
     local: Local = Local(epochs="1..5")
     state: StateSettings = StateSettings()
+    faults: Faults | None = None  # what goes wrong on the way, if anything
 
     @field_validator("algorithm", mode="before")
     @classmethod

@@ -138,9 +138,9 @@ class RunFolder:
         with self._guarded("rounds.jsonl"), (self.path / "rounds.jsonl").open("a") as file:
             file.write(_line(record))
 
-    def write_model(self, module: nn.Module, *, round: int) -> None:
-        """Write model.safetensors, whole or not at all, unless it is there already."""
-        self._update("model.safetensors", StoredModel.of(module, round=round).to_bytes())
+    def write_model(self, module: nn.Module, *, round: int, name: str = "model.safetensors") -> None:
+        """Write a network to a file, whole or not at all, unless it is there already."""
+        self._update(name, StoredModel.of(module, round=round).to_bytes())
 
     def _update(self, name: str, content: bytes) -> None:
         file = self.path / name

@@ -23,23 +23,35 @@ class Record:
     bytes_up: int
     bytes_down: int
     seconds: float
+    lost: tuple[int, ...] = ()  # who was asked, and whose answer did not come in time
     metrics: dict[str, float | None] = field(default_factory=dict)  # the user's own
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain table; the user's metrics stand beside ours."""
+        """Return a plain table; the user's metrics stand beside ours, and who was lost only where somebody was."""
         table: dict[str, Any] = asdict(self)
         metrics: dict[str, Any] = table.pop("metrics")
+        if not self.lost:
+            del table["lost"]
         return table | metrics
 
     @classmethod
     def from_json(cls, table: dict[str, Any]) -> "Record":
         """Return the record that `to_json` made a table of."""
+        table = {"lost": (), **table}
         own = {key: table[key] for key in cls.__dataclass_fields__ if key != "metrics"}
-        own["clients"], own["refused"] = tuple(own["clients"]), tuple(own["refused"])
+        own |= {key: tuple(own[key]) for key in ("clients", "refused", "lost")}
         return cls(**own, metrics={key: table[key] for key in table if key not in own})
 
     @classmethod
-    def of(cls, round: int, tally: Tally, scores: dict[str, float], *, seconds: float) -> "Record":
+    def of(
+        cls,
+        round: int,
+        tally: Tally,
+        scores: dict[str, float],
+        *,
+        seconds: float,
+        lost: tuple[int, ...] = (),
+    ) -> "Record":
         """Return the record of a round from what happened and what the evaluation gave."""
         numbers = {name: value if math.isfinite(value) else None for name, value in scores.items()}
         client_loss = tally.client_loss
@@ -55,6 +67,7 @@ class Record:
             bytes_up=tally.bytes_up,
             bytes_down=tally.bytes_down,
             seconds=seconds,
+            lost=lost,
             metrics=numbers,
         )
 

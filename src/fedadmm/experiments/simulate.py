@@ -49,9 +49,11 @@ class Result:
         """Return the trained network."""
         return self.simulation.model()
 
-    def evaluate_clients(self, metric: str = "accuracy") -> ClientScores:
-        """Return a metric of the trained model on every client's own examples: its mean and worst decile."""
-        return self.simulation.evaluate_clients(metric)
+    def evaluate_clients(
+        self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta"
+    ) -> ClientScores:
+        """Return a metric on every client's own examples, of the trained model or of each client's own."""
+        return self.simulation.evaluate_clients(metric, model=model)
 
 
 def simulate(

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.errors import InputError
+from fedadmm.core.faults import Faults, FaultyPost
 from fedadmm.core.participation import Chooser, Chosen, Devices, Independent, Participation, Uniform
 from fedadmm.core.round import Assignment, Progress, run_round
 from fedadmm.core.seeds import stream, torch_seed
@@ -98,6 +99,7 @@ class Simulation:
         device: str | torch.device = "cpu",
         engine: EngineName = "workers",
         workers: int | None = None,
+        faults: Faults | None = None,
         open_store: OpenStore | None = None,
     ) -> None:
         self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
@@ -108,6 +110,10 @@ class Simulation:
             raise InputError(
                 f"{type(algorithm).__name__} needs plain SGD, and local has momentum={local.momentum} and "
                 f"weight_decay={local.weight_decay}; set both to 0"
+            )
+        if faults is not None and engine == "ray":
+            raise InputError(
+                'engine="ray" keeps no state from before a lost reply; use "workers" with faults'
             )
         weights = client_weights(weighting, data)
         self._weight = partial(_weight_in, weights)
@@ -135,6 +141,10 @@ class Simulation:
         self._store = open_store(kinds, initial) if open_store is not None else MemoryStore()
         self.progress = self._store.progress() or Progress(0, server, self._task.model.buffers(), 0.0)
         self.history = [Record.from_json(table) for table in self._store.records()]
+        self._post = None
+        if faults is not None:
+            applied = {client: record.round for record in self.history for client in record.clients}
+            self._post = FaultyPost(faults, seed=seed, applied=applied)
         self._engine: Engine = make_engine(
             self.engine,
             algorithm,
@@ -143,6 +153,7 @@ class Simulation:
             initial=initial,
             weight=self._weight,
             num_workers=workers,
+            lossy=faults is not None,
         )
         self.num_parameters = initial.numel()
 
@@ -165,12 +176,16 @@ class Simulation:
         """Play the next round, commit it, and return its record."""
         began = time.perf_counter()
         number = self.progress.round + 1
+        asked = self.assignments(number)
+        reached = asked if self._post is None else self._post.delivered(asked)
         with one_thread():
             visits = self._engine.visits(
                 self.algorithm.download(self.progress.server),
                 buffers=self.progress.buffers,
-                assignments=self.assignments(number),
+                assignments=reached,
             )
+            if self._post is not None:
+                visits = self._post.collected(number, visits, clients=[a.client for a in asked])
             progress, tally = run_round(
                 self.algorithm,
                 self.progress,
@@ -179,8 +194,13 @@ class Simulation:
                 registered=self._registered,
             )
         scores = self._scores(progress)
-        record = Record.of(number, tally, scores, seconds=time.perf_counter() - began)
+        heard = {*tally.clients, *tally.refused}
+        lost = tuple(a.client for a in asked if a.client not in heard)
+        record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost)
         self._store.commit(progress, clients=tally.clients, record=record.to_json())
+        if self._post is not None:
+            self._post.applied(number, tally.clients)
+            self._store.drop(number, lost)
         self.progress = progress
         self.history.append(record)
         return record
@@ -218,14 +238,31 @@ class Simulation:
         self._task.model.load_buffers(self.progress.buffers)
         return independent_copy(self._task.model.module)
 
-    def evaluate_clients(self, metric: str = "accuracy") -> ClientScores:
-        """Return a metric of the server's model on every client's own examples."""
+    def evaluate_clients(
+        self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta"
+    ) -> ClientScores:
+        """Return a metric on every client's own examples: of the server's model, or of each client's own.
+
+        Who has no model of its own, as it never took part or as the method keeps none, uses the server's.
+        """
+        if model not in ("theta", "own"):
+            raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
         with one_thread():
             scores = [
-                self._task.evaluate_client(client, self.theta, buffers=self.progress.buffers)[metric]
+                self._task.evaluate_client(
+                    client,
+                    self.theta if model == "theta" else self.own_model(client),
+                    buffers=self.progress.buffers,
+                )[metric]
                 for client in range(self._data.num_clients)
             ]
         return ClientScores(np.array(scores))
+
+    def own_model(self, client: int) -> Vector:
+        """Return a client's own model as a flat vector; the server's if it has none."""
+        state = self._store.get(client)
+        own = None if state is None else self.algorithm.own_model(state)
+        return self.theta if own is None else own
 
 
 def kinds_of(algorithm: Algorithm[Any, Any, Any], theta: Vector) -> Kinds:

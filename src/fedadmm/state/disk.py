@@ -17,7 +17,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, Progress
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import FORMAT, NUMBER, PAIR, Durability, StateFile, Tables, create, damage
-from fedadmm.state.pages import read_layout
+from fedadmm.state.opening import checked_about, checked_layout
 
 Kinds = tuple[type[Any], type[Any]]  # an algorithm's Server and Client
 
@@ -35,11 +35,12 @@ class DiskStore:
         float_type: torch.dtype | None = None,
         durability: Durability = "process",
         readonly: bool = False,
+        remedy: str = "give another --out",
     ) -> None:
         """Open the store in a folder, or make it there: then `initial`, theta^0, is needed.
 
-        `identity` says what the rounds depend on (the experiment, the versions); another one is refused, None
-        accepts any. Nothing else may write to the folder meanwhile, but worker processes with `file`.
+        `identity` says what the rounds depend on (the experiment, the versions); another one is refused with
+        `remedy`, None accepts any. Nothing else may write to the folder meanwhile, but worker processes with `file`.
         """
         self._folder, self.float_type = folder, float_type
         self._server_kind, client_kind = kinds
@@ -48,18 +49,12 @@ class DiskStore:
             if readonly or initial is None or identity is None:
                 raise InputError(f"there is no state in {folder}; run the experiment first")
             create(folder, about=expected, initial=initial)
-        try:
-            # Before LMDB reads it: on pages that contradict each other it may crash, or write over what counts.
-            layout = read_layout(folder / "data.mdb")
-        except DamagedError as error:
-            raise damage("the store", folder, str(error)) from None
-        except OSError as error:
-            raise damage("the store", folder, f"data.mdb: {error.strerror}") from None
+        layout = checked_layout(folder)
         self.file = StateFile(
             folder, client_kind=client_kind, float_type=float_type, durability=durability, readonly=readonly
         )
         try:
-            self.about = self._read_about(expected)
+            self.about = checked_about(self.file, expected, remedy=remedy)
             self._rounds = self._read_index()  # client -> round of its state
             self._digest = _digest(self._rounds.items()) % 2**64
             self._check(layout.keys("states"))
@@ -103,6 +98,13 @@ class DiskStore:
         self._rounds.update(dict.fromkeys(clients, number))
         self._digest = digest
 
+    def drop(self, round: int, clients: Sequence[int]) -> None:
+        """Delete states that were written ahead for a round that was committed without these clients."""
+        if clients:
+            with self.file.writing() as tables:
+                for client in clients:
+                    tables.delete("states", PAIR.pack(client, round))
+
     def progress(self) -> Progress | None:
         """Return the progress after the last committed round, None before the first."""
         with self.file.reading("the server's progress") as tables:
@@ -136,17 +138,6 @@ class DiskStore:
 
     def __iter__(self) -> Iterator[int]:
         return iter(sorted(self._rounds))
-
-    def _read_about(self, expected: Mapping[str, str]) -> dict[str, str]:
-        with self.file.reading("the store's description") as tables:
-            about: dict[str, str] = json.loads(bytes(tables.get("meta", b"about")))
-        for key, here in expected.items():
-            if about.get(key) != here:
-                raise InputError(
-                    f"{self._folder} was written with {key} {about.get(key)}, here it is {here}, and rounds of the "
-                    "two do not mix; go on with what wrote it, or give another --out"
-                )
-        return about
 
     def _read_index(self) -> dict[int, int]:
         rounds = {}

@@ -9,7 +9,7 @@ import os
 import shutil
 import struct
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +38,7 @@ class StateFile:
         self,
         folder: Path,
         *,
-        client_kind: type[Any],
+        client_kind: Callable[..., Message],
         float_type: torch.dtype | None = None,
         durability: Durability = "process",
         readonly: bool = False,
@@ -179,8 +179,8 @@ class Tables:
         return [bytes(key) for key in cursor.iternext(keys=True, values=False)]
 
 
-def create(folder: Path, *, about: Mapping[str, str], initial: Vector) -> None:
-    """Make a store in a folder, whole or not at all."""
+def create(folder: Path, *, about: Mapping[str, str], initial: Vector | None = None) -> None:
+    """Make a store in a folder, whole or not at all; `initial` is theta^0, if it is kept there."""
     partial = folder.with_name(f"{folder.name}.partial")
     try:
         if partial.exists():
@@ -191,7 +191,8 @@ def create(folder: Path, *, about: Mapping[str, str], initial: Vector) -> None:
             with env.begin(write=True) as transaction:
                 writer = Tables(transaction, tables)
                 writer.put("meta", b"about", json.dumps(dict(about)).encode())
-                writer.put("meta", b"initial", *encode((initial,)))
+                if initial is not None:
+                    writer.put("meta", b"initial", *encode((initial,)))
         partial.rename(folder)
         handle = os.open(folder.parent, os.O_RDONLY)
         os.fsync(handle)
@@ -218,7 +219,7 @@ def unusable(folder: Path, error: Exception) -> InputError:
 
 def _reopened(
     folder: Path,
-    client_kind: type[Any],
+    client_kind: Callable[..., Message],
     float_type: torch.dtype | None,
     durability: Durability,
     readonly: bool,

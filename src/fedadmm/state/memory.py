@@ -43,6 +43,9 @@ class MemoryStore:
         self._progress = progress
         self._records.append(record)
 
+    def drop(self, round: int, clients: Sequence[int]) -> None:
+        """Do nothing: the commit has dropped them."""
+
     def progress(self) -> Progress | None:
         """Return the progress after the last committed round."""
         return self._progress

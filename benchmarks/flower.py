@@ -1,0 +1,111 @@
+"""Seconds per round of the example app over local nodes, and bytes between nodes and SuperLink against the vector's.
+
+python benchmarks/flower.py --nodes 4 --rounds 6
+"""
+
+import argparse
+import json
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from fedadmm.federation import LocalFederation
+
+APP = Path(__file__).parents[1] / "examples" / "flower-fedadmm"
+
+
+class Meter:
+    """A relay in front of the SuperLink that counts what passes, TLS and headers included."""
+
+    def __init__(self, target: int) -> None:
+        self.up = self.down = 0
+        self._target, self._server = target, socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            near, _ = self._server.accept()
+            far = socket.create_connection(("127.0.0.1", self._target))
+            for source, sink, way in ((near, far, "up"), (far, near, "down")):
+                threading.Thread(target=self._relay, args=(source, sink, way), daemon=True).start()
+
+    def _relay(self, source: socket.socket, sink: socket.socket, way: str) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+                setattr(self, way, getattr(self, way) + len(data))
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            source.close()
+            sink.close()
+
+
+class MeteredFederation(LocalFederation):
+    """A federation whose nodes go through a meter."""
+
+    meter: Meter | None = None
+
+    @property
+    def superlink_address(self) -> str:
+        """Return the meter's address, in front of the SuperLink's."""
+        if self.meter is None:
+            self.meter = Meter(int(super().superlink_address.rpartition(":")[2]))
+        return f"127.0.0.1:{self.meter.port}"
+
+
+def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: Path) -> None:
+    """Run the app and print a table."""
+    app = shutil.copytree(APP, folder / "app")
+    overrides = (
+        f"num-server-rounds={rounds} fraction-evaluate=0.0 num-clients={nodes} min-available-nodes={nodes}"
+    )
+    environment = federation.command_environment
+    subprocess.run(["flwr", "run", app, "lab", "--run-config", overrides], env=environment, check=True)
+    lines = federation.folder / "server" / "fedadmm-state" / "digits" / "server" / "rounds.jsonl"
+    passed: dict[int, tuple[int, int]] = {}
+    meter = federation.meter
+    assert meter is not None
+    while len(passed) < rounds:
+        done = len(lines.read_text().splitlines()) if lines.exists() else 0
+        if done and done not in passed:
+            passed[done] = (meter.up, meter.down)
+        time.sleep(0.2)
+        assert all(process.alive for process in federation.processes.values()), "a process has ended"
+        if done == rounds:
+            break
+    records = [json.loads(line) for line in lines.read_text().splitlines()]
+    first, last = min(passed), max(passed)
+    up, down = ((b - a) / (last - first) / nodes for a, b in zip(passed[first], passed[last], strict=True))
+    vector = records[-1]["bytes_up"] / nodes
+    seconds = [record["seconds"] for record in records]
+    print(
+        f"seconds per round: median {statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+    )
+    print(f"the upload's vector: {vector:,.0f} bytes")
+    print(f"a node sends {up:,.0f} bytes a round ({up / vector:.2f} of it)")
+    print(f"a node receives {down:,.0f} bytes a round ({down / vector:.2f} of it)")
+
+
+def main() -> None:
+    """Read the arguments, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=6)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        federation = MeteredFederation(Path(name) / "federation")
+        try:
+            federation.up(num_nodes=arguments.nodes)
+            measure(federation, nodes=arguments.nodes, rounds=arguments.rounds, folder=Path(name))
+        finally:
+            federation.down()
+
+
+if __name__ == "__main__":
+    main()

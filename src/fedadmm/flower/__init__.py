@@ -1,0 +1,12 @@
+"""The same algorithms over real machines: a strategy and apps for Flower's SuperLink and SuperNodes.
+
+# server_app.py                                     # client_app.py
+app = fedadmm.flower.server_app(model=model)        app = fedadmm.flower.client_app(model=model, data=data)
+"""
+
+from fedadmm.flower.client import client_app
+from fedadmm.flower.server import make_strategy, server_app
+from fedadmm.flower.settings import FederationSettings
+from fedadmm.flower.strategy import AlgorithmStrategy
+
+__all__ = ["AlgorithmStrategy", "FederationSettings", "client_app", "make_strategy", "server_app"]

@@ -1,0 +1,82 @@
+"""The server's folder: theta, the books of what was applied, and the records, each round in one transaction."""
+
+import time
+import uuid
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.delivery import NONE
+from fedadmm.core.round import Progress
+from fedadmm.experiments.folder import RunFolder
+from fedadmm.experiments.records import Record
+from fedadmm.flower.settings import FederationSettings
+from fedadmm.state.disk import DiskStore
+from fedadmm.state.node import REMEDY
+
+
+class Applied(NamedTuple):
+    """What the server keeps of a client: the number of its last update that was applied."""
+
+    number: int
+
+
+class Checkpoint:
+    """What the server must not lose, in a folder that one run at a time may hold."""
+
+    def __init__(
+        self, settings: FederationSettings, algorithm: Algorithm[Any, Any, Any], *, initial: Vector
+    ) -> None:
+        self.folder = RunFolder(settings.server_folder)
+        with ExitStack() as held:
+            held.enter_context(self.folder.lock())
+            fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
+            self._store = DiskStore(
+                self.folder.state,
+                kinds=(type(algorithm.init_server(initial)), Applied),
+                identity={"settings": settings.hash, **fresh},
+                initial=initial,
+                durability="power",
+                remedy=REMEDY,
+            )
+            held.callback(self._store.close)
+            self._held = held.pop_all()
+        self.federation = self._store.about["federation"]
+        self.folder.write_records(self.records())
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._held.close()
+
+    @property
+    def progress(self) -> Progress | None:
+        """The progress after the last committed round, None before the first."""
+        return self._store.progress()
+
+    @property
+    def initial(self) -> Vector:
+        """theta^0, as it was in the first run."""
+        return self._store.initial()
+
+    def records(self) -> list[Record]:
+        """Return the records of the committed rounds."""
+        return [Record.from_json(table) for table in self._store.records()]
+
+    def applied(self, client: int) -> int:
+        """Return the number of a client's last update that was applied."""
+        state = self._store.get(client)
+        return NONE if state is None else state[0]
+
+    def next_number(self, last: int) -> int:
+        """Return a number above every one that was ever used: the clock's, as a restored server has forgotten some."""
+        return max(last + 1, time.time_ns() // 1000)
+
+    def commit(self, progress: Progress, *, number: int, record: Record, module: nn.Module) -> None:
+        """Make a round count, and write the files for reading."""
+        for client in record.clients:
+            self._store.stage(progress.round, client, Applied(number))
+        self._store.commit(progress, clients=record.clients, record=record.to_json())
+        self.folder.append_record(record)
+        self.folder.write_model(module, round=progress.round)

@@ -1,0 +1,105 @@
+"""What a federation is asked to do, read from Flower's run configuration."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from flwr.app import Context
+from pydantic import Field, field_validator
+
+from fedadmm.algorithms import FedADMM
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errors import InputError
+from fedadmm.core.settings import Settings, at_least_one
+from fedadmm.core.values import to_plain
+from fedadmm.experiments.experiment import algorithm_from_table, algorithm_to_table
+from fedadmm.learning.local import Local
+
+Scalar = str | int | float | bool
+
+
+class FederationSettings(Settings):
+    """The keys of [tool.flwr.app.config], with Flower's names where it has them; `algorithm` and `local` are tables."""
+
+    name: str = "fedadmm"  # a new name is a new federation
+    state_dir: str = "fedadmm-state"  # the server's, and the nodes' unless their node config has one
+    num_clients: int
+    num_server_rounds: int = 3
+    fraction_train: float = 1.0
+    fraction_evaluate: float = 1.0
+    min_available_nodes: int = 2
+    round_timeout: float = 3600.0  # seconds that a round waits for its slowest node
+    seed: int = 0
+    wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
+    algorithm: Algorithm[Any, Any, Any] = FedADMM()
+    local: Local = Local()
+    task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
+
+    _check_counts = field_validator("num_clients", "num_server_rounds", "min_available_nodes")(at_least_one)
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _read_algorithm(cls, value: Any) -> Any:
+        return algorithm_from_table(value) if isinstance(value, dict) else value
+
+    @field_validator("fraction_evaluate")
+    @classmethod
+    def _check_fraction(cls, value: float) -> float:
+        if not 0 <= value <= 1:
+            raise InputError(f"fraction_evaluate={value} is no fraction; use a number from 0 to 1")
+        return value
+
+    @field_validator("round_timeout")
+    @classmethod
+    def _check_timeout(cls, value: float) -> float:
+        if not value > 0:
+            raise InputError(f"round_timeout={value} leaves no time; use a number of seconds above 0")
+        return value
+
+    @classmethod
+    def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "FederationSettings":
+        """Return the settings in a run configuration, whose keys are such as "local.learning-rate"."""
+        table: dict[str, Any] = {}
+        for key, value in run_config.items():
+            *tables, last = key.replace("-", "_").split(".")
+            inner = table
+            for name in tables:
+                inner = inner.setdefault(name, {})
+            inner[last] = value
+        return cls(**table)
+
+    @property
+    def hash(self) -> str:
+        """Ten hex digits over what determines a round."""
+        table = {
+            "algorithm": algorithm_to_table(self.algorithm),
+            "local": self.local.model_dump() | {"learning_rate": to_plain(self.local.learning_rate)},
+            **{key: getattr(self, key) for key in ("num_clients", "fraction_train", "seed", "wire")},
+        }
+        return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:10]
+
+    @property
+    def server_folder(self) -> Path:
+        """Where the server keeps its checkpoint."""
+        return Path(self.state_dir) / self.name / "server"
+
+    def client_folder(self, context: Context) -> Path:
+        """Return where a node keeps its client's state."""
+        state_dir = str(context.node_config.get("state-dir", self.state_dir))
+        return Path(state_dir) / self.name / f"client-{client_of(context)}"
+
+
+def client_of(context: Context) -> int:
+    """Return the id of a node's client, which must be the same after every restart: Flower's node ids are drawn."""
+    for key in ("client-id", "partition-id"):
+        if key in context.node_config:
+            client = context.node_config[key]
+            if isinstance(client, bool) or not isinstance(client, int) or client < 0:
+                raise InputError(f"{key}={client!r} is no client; use a whole number from 0 on")
+            return client
+    raise InputError(
+        "this node's configuration has neither client-id nor partition-id; start it with "
+        '--node-config "client-id=0", another number for each node'
+    )

@@ -1,0 +1,178 @@
+"""How vectors travel in Flower's records: as the fields of our messages, or as a model."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord
+
+from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.errors import InputError
+from fedadmm.engine.shared import probe_upload
+from fedadmm.learning.flat import FlatModel
+
+
+class WrongFormError(Exception):
+    """Arrays that are not those of this model and this algorithm."""
+
+
+class Parcel(NamedTuple):
+    """What an ArrayRecord carries: a message, and the float buffers beside it."""
+
+    message: Any
+    floats: Vector
+
+
+class Wire(Protocol):
+    """Packs what goes down and what comes up, and unpacks it at the other end."""
+
+    def pack_download(self, parcel: Parcel) -> ArrayRecord: ...
+    def unpack_download(self, arrays: ArrayRecord) -> Parcel: ...
+
+    def pack_upload(self, parcel: Parcel, *, theta: Vector, owed: Vector | None) -> tuple[ArrayRecord, Any]:
+        """Return what travels, and what rounding held back of it and is owed from now on (None: nothing can be)."""
+        ...
+
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Parcel: ...
+
+
+class Form:
+    """The names and shapes of a model, and the form of an algorithm's messages over it."""
+
+    def __init__(self, algorithm: Algorithm[Any, Any, Any], model: FlatModel) -> None:
+        theta = model.weights.clone()
+        self.download = algorithm.download(algorithm.init_server(theta))
+        self.upload = probe_upload(algorithm, self.download, theta)
+        self.client_kind = type(algorithm.init_client(theta))
+        self.floats = model.buffers().floats
+        named = dict(model.module.named_parameters())
+        self.parameters = {name: p.shape for name, p in named.items() if p.requires_grad}
+        buffers = model.module.named_buffers()
+        self.buffers = {name: b.shape for name, b in buffers if b.is_floating_point()}
+
+    @property
+    def description(self) -> list[str]:
+        """One line for each array of the model, such as "0.weight 200x64"."""
+        shapes = {**self.parameters, **self.buffers}
+        return [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()]
+
+    def model_arrays(self, theta: Vector, floats: Vector) -> ArrayRecord:
+        """Return a model as Flower users know it: an array for each parameter and each float buffer."""
+        parts = [*_split(theta, self.parameters), *_split(floats, self.buffers)]
+        names = [*self.parameters, *self.buffers]
+        return ArrayRecord({name: _array(part) for name, part in zip(names, parts, strict=True)})
+
+    def read_model(self, arrays: ArrayRecord) -> Parcel:
+        """Return theta and the float buffers of a model's arrays."""
+        expected = {**self.parameters, **self.buffers}
+        found = _tensors(arrays, {name: tuple(shape) for name, shape in expected.items()})
+        return Parcel(_joined(found, self.parameters), _joined(found, self.buffers))
+
+
+class UploadWire:
+    """The fields of a message, each as one array: what the algorithm needs and nothing else."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+
+    def pack_download(self, parcel: Parcel) -> ArrayRecord:
+        """Return the download's fields and the buffers."""
+        return _pack(parcel)
+
+    def unpack_download(self, arrays: ArrayRecord) -> Parcel:
+        """Return the download and the buffers."""
+        return _unpack(arrays, self._form.download, self._form.floats)
+
+    def pack_upload(self, parcel: Parcel, *, theta: Vector, owed: Vector | None) -> tuple[ArrayRecord, Any]:
+        """Return the upload's fields and the buffers; nothing is rounded, so nothing is owed."""
+        return _pack(parcel), None
+
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Parcel:
+        """Return the upload and the buffers."""
+        return _unpack(arrays, self._form.upload, self._form.floats)
+
+
+class ModelWire:
+    """Models both ways, theta down and theta + delta up, so that what Flower makes of models can be made of them.
+
+    theta + delta is rounded to theta's precision. The client keeps what that held back and adds it to its next upload,
+    so that the sum of what the server got is the sum of what the client made, up to one rounding.
+    """
+
+    def __init__(self, form: Form) -> None:
+        (upload, download), name = (form.upload, form.download), type(form.upload).__module__
+        if len(upload) != 1 or any(field is not None for field in download[1:]):
+            fields = [*getattr(upload, "_fields", ()), *getattr(download, "_fields", ())]
+            raise InputError(
+                f'wire="model" carries one vector each way, and {name} has {", ".join(fields)}; use wire="upload"'
+            )
+        self._form = form
+        # What is owed is part of a client's state, so a method whose clients keep nothing keeps none.
+        self._keeps_owed = bool(form.client_kind._fields)
+
+    def pack_download(self, parcel: Parcel) -> ArrayRecord:
+        """Return theta and the buffers under the model's names."""
+        return self._form.model_arrays(parcel.message.theta, parcel.floats)
+
+    def unpack_download(self, arrays: ArrayRecord) -> Parcel:
+        """Return the download and the buffers."""
+        theta, floats = self._form.read_model(arrays)
+        return Parcel(self._form.download._replace(theta=theta), floats)
+
+    def pack_upload(self, parcel: Parcel, *, theta: Vector, owed: Vector | None) -> tuple[ArrayRecord, Any]:
+        """Return theta + delta under the model's names, and what its rounding held back."""
+        (delta,) = parcel.message
+        delta = delta if owed is None else delta + owed
+        sent = theta + delta
+        held_back = delta - (sent - theta) if self._keeps_owed else None
+        return self._form.model_arrays(sent, parcel.floats), held_back
+
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Parcel:
+        """Return the upload and the buffers."""
+        sent, floats = self._form.read_model(arrays)
+        return Parcel(type(self._form.upload)(sent - theta), floats)
+
+
+def make_wire(name: str, form: Form) -> Wire:
+    """Return the wire of a name."""
+    return UploadWire(form) if name == "upload" else ModelWire(form)
+
+
+def _pack(parcel: Parcel) -> ArrayRecord:
+    fields = {key: value for key, value in parcel.message._asdict().items() if value is not None}
+    if parcel.floats.numel():
+        fields["buffers"] = parcel.floats
+    return ArrayRecord({key: _array(value) for key, value in fields.items()})
+
+
+def _unpack(arrays: ArrayRecord, form: Message, floats: Vector) -> Parcel:
+    fields: dict[str, Any] = {k: v for k, v in form._asdict().items() if v is not None}  # type: ignore[attr-defined]
+    shapes = {key: tuple(torch.as_tensor(value).shape) for key, value in fields.items()}
+    if floats.numel():
+        shapes["buffers"] = tuple(floats.shape)
+    found: dict[str, Any] = _tensors(arrays, shapes)
+    buffers = found.pop("buffers", floats)
+    values = {k: found[k] if isinstance(v, torch.Tensor) else found[k].item() for k, v in fields.items()}
+    return Parcel(type(form)(**{key: values.get(key) for key in form._fields}), buffers)  # type: ignore[attr-defined]
+
+
+def _array(value: Any) -> Array:
+    return Array(value.numpy() if isinstance(value, torch.Tensor) else np.asarray(value))
+
+
+def _tensors(arrays: ArrayRecord, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    found = {key: tuple(array.shape) for key, array in arrays.items()}
+    if found != dict(shapes):
+        key = next(key for key in [*shapes, *found] if found.get(key) != shapes.get(key))
+        raise WrongFormError(f"{key} has shape {found.get(key)}, and {shapes.get(key)} was expected")
+    return {key: torch.from_numpy(array.numpy().copy()) for key, array in arrays.items()}
+
+
+def _split(vector: Vector, shapes: Mapping[str, torch.Size]) -> list[torch.Tensor]:
+    parts = torch.split(vector, [shape.numel() for shape in shapes.values()])
+    return [part.view(shape) for part, shape in zip(parts, shapes.values(), strict=True)]
+
+
+def _joined(tensors: Mapping[str, torch.Tensor], names: Mapping[str, Any]) -> Vector:
+    return torch.cat([torch.empty(0), *(tensors[name].reshape(-1) for name in names)])

@@ -1,0 +1,76 @@
+"""One client's state on its own disk: what was acknowledged, what is pending, and the journal that tells them apart."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedadmm.core.algorithm import Message, Vector
+from fedadmm.core.delivery import NONE, Journal
+from fedadmm.state.encoding import decode, encode
+from fedadmm.state.file import FORMAT, PAIR, StateFile, create
+from fedadmm.state.opening import checked_about, checked_layout
+
+REMEDY = "give this federation a name or a state-dir of its own"
+
+
+class Kept(NamedTuple):
+    """What a client keeps of an update."""
+
+    state: Message
+    owed: Vector | None = None  # what rounding on the wire held back of its uploads, to be sent with the next
+
+
+class NodeStore:
+    """A client's states under the numbers of their updates; what it wrote survives a loss of power."""
+
+    def __init__(self, folder: Path, *, client: int, kind: type[Any], identity: Mapping[str, str]) -> None:
+        """Open the store in a folder, or make it there; `identity` is that of the federation, and no other fits.
+
+        kind: the algorithm's Client.
+        """
+        fields = f"{kind.__name__} {', '.join(kind._fields)}".strip()
+        expected = {"format": str(FORMAT), "fields": fields, "client": str(client), **identity}
+        self._client, self._kind = client, kind
+        if not folder.exists():
+            create(folder, about=expected)
+        checked_layout(folder)
+        self._file = StateFile(folder, client_kind=_fields, durability="power")
+        try:
+            checked_about(self._file, expected, remedy=REMEDY)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> "NodeStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def journal(self) -> Journal:
+        """Return which updates there are states of."""
+        with self._file.reading("the journal") as tables:
+            value = tables.find("meta", b"journal")
+            return Journal() if value is None else Journal(*decode(value))
+
+    def get(self, number: int) -> Kept | None:
+        """Return what was kept of an update that the journal names; None of none."""
+        if number == NONE:
+            return None
+        *state, owed = self._file.get_version(self._client, number)
+        return Kept(self._kind(*state), owed)
+
+    def write(self, journal: Journal, *, pending: Kept) -> None:
+        """Write a journal and what it has pending in one transaction; what it no longer names is deleted."""
+        key = PAIR.pack(self._client, journal.pending)
+        named = {PAIR.pack(self._client, number) for number in journal}
+        with self._file.writing() as tables:
+            for stale in set(tables.keys("states")) - named:
+                tables.delete("states", stale)
+            tables.put("states", key, *encode((*pending.state, pending.owed)))
+            tables.put("meta", b"journal", *encode(journal))
+        self._file.flush()
+
+
+def _fields(*fields: Any) -> Message:
+    return fields

@@ -1,0 +1,142 @@
+"""The example app on a real SuperLink and real SuperNodes, with TLS and keys, on loopback."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from local_grid import APP, assert_books_agree, run_config, strategy_of
+
+from fedadmm.federation import LocalFederation
+
+# Kills the SuperNode, and this process, once the state is on the disk and before the reply has left.
+DYING_CLIENT = """
+import os
+import signal
+from pathlib import Path
+
+from fedadmm.flower import client_app
+from flower_fedadmm.task import data, model
+
+
+def die_after_commit(message, context, call_next):
+    reply = call_next(message, context)
+    order = Path("die-after-commit")
+    if message.metadata.message_type == "train" and order.exists():
+        supernode = int(order.read_text())
+        order.unlink()
+        os.kill(supernode, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return reply
+
+
+app = client_app(model=model, data=data, mods=[die_after_commit])
+"""
+
+
+class Deployed:
+    """A federation of three nodes, and the runs of the app on it."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.federation = LocalFederation(folder / "federation")
+        usual = {"num_clients": 3, "min_available_nodes": 3, "fraction_evaluate": 0.0}
+        self.changes = {key.replace("_", "-"): value for key, value in {**usual, **changes}.items()}
+        self.app = shutil.copytree(APP, folder / "app")
+        (self.app / "flower_fedadmm" / "client_app.py").write_text(DYING_CLIENT)
+        self.server = self.federation.folder / "server" / "fedadmm-state" / "digits" / "server"
+
+    def up(self) -> None:
+        """Start what is not running."""
+        self.federation.up(num_nodes=3)
+
+    def run(self) -> int:
+        """Submit a run, and return its id."""
+        overrides = " ".join(f"{key}={value}" for key, value in self.changes.items())
+        said = self._flwr("run", str(self.app), "lab", "--run-config", overrides, "--format", "json")
+        return int(json.loads(said)["run-id"])
+
+    def status(self, run: int) -> str:
+        """Return the status of a run: its exit code says nothing."""
+        listed = json.loads(self._flwr("list", "lab", "--format", "json"))
+        (found,) = [entry for entry in listed["runs"] if int(entry["run-id"]) == run]
+        return str(found["status"])
+
+    def pursue(self, happened: Callable[[], bool], *, seconds: float) -> int:
+        """Wait for something, with a run that is started again whenever it has ended before; return the last run."""
+        deadline, run = time.monotonic() + seconds, self.run()
+        while not happened():
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(10.0)  # asking takes seconds of a core, which the nodes need
+            if not happened() and self.status(run).startswith("finished"):
+                run = self.run()
+        return run
+
+    def wait(self, run: int, *, seconds: float) -> None:
+        """Wait until a run has ended, as it should."""
+        # Asking takes seconds of a core, which the nodes need.
+        self.until(lambda: self.status(run).startswith("finished"), seconds=seconds, every=10.0)
+        assert self.status(run) == "finished:completed", self.log()
+
+    def rounds(self) -> int:
+        """Return how many rounds are committed."""
+        lines = self.server / "rounds.jsonl"
+        return len(lines.read_text().splitlines()) if lines.exists() else 0
+
+    def until(self, happened: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
+        """Wait for something, not forever."""
+        deadline = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(every)
+
+    def order_death(self, name: str) -> None:
+        """Let a node die between the commit and the reply of its next update."""
+        order = self.federation.folder / name / "die-after-commit"
+        order.write_text(str(self.federation.processes[name].pid))
+
+    def kill_server_app(self) -> None:
+        """Kill the ServerApp of this SuperLink, if one runs."""
+        address = self.federation.superlink_address
+        listed = subprocess.run(
+            ["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True
+        ).stdout
+        for line in listed.splitlines():
+            pid, _, command = line.strip().partition(" ")
+            if "flwr-serverapp" in command and address in command:
+                os.kill(int(pid), signal.SIGKILL)
+
+    def assert_books_agree(self) -> None:
+        """Compare the server's checkpoint and the nodes' disks with the simulation of what was applied."""
+        config = run_config(**{**self.changes, "state-dir": str(self.server.parents[1])})
+        strategy = strategy_of(config)
+        try:
+            assert_books_agree(
+                strategy, config, lambda client: self.federation.folder / f"node-{client}" / "fedadmm-state"
+            )
+        finally:
+            strategy.close()
+
+    def log(self) -> str:
+        """Return the end of all logs, for a test that fails."""
+        return "\n".join(
+            f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}"
+            for file in sorted(self.federation.folder.glob("*.log"))
+        )
+
+    def _flwr(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["flwr", *arguments],
+            env=self.federation.command_environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout

@@ -1,0 +1,81 @@
+"""The federation command, as a person uses it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import fedadmm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["status"], "there is no federation in federation; start one with: fedadmm federation up"),
+        (["kill", "node-0"], "there is no federation in federation"),
+        (["down"], "there is no federation in federation"),
+        (["up", "--nodes", "0"], "nodes=0 is no federation; use a whole number from 1 on"),
+        (["app", "here"], "here is there already; give another folder"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "here").mkdir()
+    said = fedadmm("federation", *arguments, cwd=tmp_path)
+    assert said.returncode == 2
+    assert said.stderr.startswith(f"fedadmm: {sentence}")
+
+
+def test_the_app_is_copied_whole(tmp_path: Path) -> None:
+    assert fedadmm("federation", "app", "my-app", cwd=tmp_path).returncode == 0
+    copied = {str(path.relative_to(tmp_path / "my-app")) for path in (tmp_path / "my-app").rglob("*.*")}
+    package = {f"flower_fedadmm/{name}.py" for name in ("__init__", "client_app", "server_app", "task")}
+    assert copied >= {"pyproject.toml", *package}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("flower")
+def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
+    """The commands of docs/DEPLOY.md after the installation, in their order."""
+    try:
+        up = fedadmm("federation", "up", "--nodes", "4", cwd=tmp_path)
+        assert up.returncode == 0, up.stdout + up.stderr
+        assert "$ flwr supernode register keys/node-3.pub lab" in up.stdout
+        assert fedadmm("federation", "app", "my-app", cwd=tmp_path).returncode == 0
+        told = up.stdout.strip().splitlines()[-1]
+        assert told.endswith("flwr run my-app lab --stream")
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        environment = os.environ | {
+            "PATH": path,
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+        }
+        run = subprocess.run(
+            ["bash", "-c", f"{told} --run-config num-server-rounds=2"],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        said = run.stdout + run.stderr
+        assert "own-accuracy" in said, said
+        assert "Round 2 applies 4 of 4" in said, said
+        status = fedadmm("federation", "status", cwd=tmp_path).stdout
+        assert "4 nodes are connected" in status
+        assert fedadmm("federation", "kill", "node-1", cwd=tmp_path).returncode == 0
+        lines = fedadmm("federation", "status", cwd=tmp_path).stdout.splitlines()
+        (line,) = [line for line in lines if line.strip().startswith("node-1")]
+        assert " no " in line
+        assert (
+            "SuperLink" in fedadmm("federation", "logs", "superlink", "--lines", "500", cwd=tmp_path).stdout
+        )
+    finally:
+        down = fedadmm("federation", "down", cwd=tmp_path)
+    assert down.returncode == 0
+    assert " yes " not in fedadmm("federation", "status", cwd=tmp_path).stdout

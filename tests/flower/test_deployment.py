@@ -1,0 +1,64 @@
+"""A real SuperLink and three SuperNodes, with TLS and keys: theta is the serial simulator's to the bit, whoever dies.
+
+A node that is killed costs up to a minute, so this takes some minutes. FEDADMM_KILLS=10 lets ten times as many die.
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deployed import Deployed
+
+from fedadmm.federation.local import free_ports
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower")]
+KILLS = int(os.environ.get("FEDADMM_KILLS", "1"))
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Iterator[Deployed]:
+    """Return a federation that is up, and end all of it afterwards."""
+    federation = Deployed(tmp_path, num_server_rounds=3)
+    try:
+        federation.up()
+        yield federation
+    finally:
+        federation.federation.down()
+
+
+def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Deployed) -> None:
+    federation = deployed.federation
+    federation.make_key("stranger")  # and nobody registers it
+    (port,) = free_ports(1)
+    stranger = federation.start_node("stranger", port=port, config="partition-id=0 num-partitions=3")
+    run = deployed.run()
+    deployed.wait(run, seconds=900)
+    assert deployed.rounds() == 3
+    deployed.assert_books_agree()
+    deployed.until(lambda: not stranger.alive, seconds=60)
+    assert federation.online() == 3
+    assert "2004" in federation.log("stranger").read_text()  # Flower's code for a key that is not registered
+
+
+def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
+    chance = random.Random(KILLS)
+    rounds = 2 + 3 * KILLS
+    deployed.changes |= {"min-available-nodes": 2, "round-timeout": 60.0, "num-server-rounds": rounds}
+    for _ in range(KILLS):
+        before = deployed.rounds()
+        # One dies between its commit and its reply, another in the midst of whatever it does, then the ServerApp.
+        first, second = (f"node-{number}" for number in chance.sample(range(3), 2))
+        deployed.order_death(first)
+        deployed.pursue(lambda name=first: not deployed.federation.processes[name].alive, seconds=600)
+        time.sleep(chance.uniform(0, 10))
+        deployed.federation.kill(second)
+        deployed.up()
+        deployed.until(lambda before=before: deployed.rounds() > before, seconds=600)
+        time.sleep(chance.uniform(0, 10))
+        deployed.kill_server_app()
+    run = deployed.pursue(lambda: deployed.rounds() == rounds, seconds=900 * KILLS)
+    deployed.wait(run, seconds=120)
+    deployed.assert_books_agree()

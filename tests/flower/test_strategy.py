@@ -1,0 +1,159 @@
+"""The strategy and the client app together, without processes: theta is the serial simulator's, to the bit."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from local_grid import Fate, LocalGrid, assert_books_agree, run_config, simulated, start, strategy_of
+from safetensors.torch import load_file
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.core.errors import InputError
+
+
+def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Return the example's configuration, with its state in a folder, and no evaluation."""
+    usual = {"state_dir": str(folder), "min_available_nodes": 1, "fraction_evaluate": 0.0}
+    return run_config(**{**usual, **changes})
+
+
+def grid_of(config: dict[str, Any], **options: Any) -> LocalGrid:
+    """Return a grid of nodes that run the example app."""
+    from flower_fedadmm.client_app import app
+
+    return LocalGrid(app, config, **options)
+
+
+@contextmanager
+def server_of(config: dict[str, Any], **options: Any) -> Iterator[Any]:
+    """Give the strategy, and let go of its folder afterwards."""
+    strategy = strategy_of(config, **options)
+    try:
+        yield strategy
+    finally:
+        strategy.close()
+
+
+def random_fate(seed: int) -> Fate:
+    """Return faults for train messages: a third of them are lost or doubled."""
+    generator = random.Random(seed)
+    fates = ["arrives"] * 6 + ["request lost", "reply lost", "doubled"]
+    return lambda message: generator.choice(fates) if message.metadata.message_type == "train" else "arrives"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path, algorithm__name=name, fraction_train=0.75)
+    with server_of(config) as strategy:
+        start(strategy, grid_of(config), rounds=3)
+        assert [len(record.clients) for record in strategy._checkpoint.records()] == [3, 3, 3]
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fedadmm", "feddyn", "scaffold", "fedadmm_released"])
+def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path, algorithm__name=name)
+    grid = grid_of(config, fate=random_fate(1))
+    for _ in range(3):  # each a new run of the ServerApp, which goes on from the checkpoint
+        with server_of(config) as strategy:
+            start(strategy, grid, rounds=2)
+    with server_of(config) as strategy:
+        assert strategy.progress.round == 6
+        assert sum(len(record.lost) for record in strategy._checkpoint.records()) > 2
+        assert not grid.errors
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
+def test_a_server_that_dies_before_its_commit_plays_the_round_again(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    grid = grid_of(config)
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=1)
+        replies = grid.send_and_receive(strategy.configure_train(2, strategy.arrays, {}, grid))
+        strategy.aggregate_train(2, replies)  # and no configure_evaluate: it died
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=2)
+        assert [record.round for record in strategy._checkpoint.records()] == [1, 2, 3]
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rounds_lost", "applied"), [(1, (0, 1, 2, 3)), (2, ())], ids=["pending", "confirmed"]
+)
+def test_an_older_checkpoint_is_healed_while_the_lost_round_is_pending(
+    rounds_lost: int, applied: tuple[int, ...], tmp_path: Path
+) -> None:
+    config = config_of(tmp_path)
+    grid, server = grid_of(config), tmp_path / "digits" / "server"
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=1)
+    shutil.copytree(server, tmp_path / "copy")
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=rounds_lost)
+    shutil.rmtree(server)
+    shutil.copytree(tmp_path / "copy", server)
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=1)
+        assert strategy._checkpoint.records()[1].clients == applied
+        if applied:
+            assert_books_agree(strategy, config, lambda client: tmp_path)
+    # Two rounds later the clients have had the first of them confirmed, and it cannot be taken back.
+    refusals = ["the server's checkpoint is older; restore" in error for error in grid.errors]
+    assert refusals == ([] if applied else [True] * 4)
+
+
+def test_a_client_whose_disk_was_lost_is_left_out_and_named(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    grid = grid_of(config)
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=2)
+        shutil.rmtree(tmp_path / "digits" / "client-2")
+        start(strategy, grid, rounds=1)
+        assert strategy._checkpoint.records()[-1].clients == (0, 1, 3)
+        assert strategy._checkpoint.records()[-1].lost == (2,)
+    assert "of client 2, and the state here is of update 0: it is older" in grid.errors[-1]
+
+
+def test_newcomers_get_the_initial_model_where_the_method_asks_for_it(tmp_path: Path) -> None:
+    # With 0.5 of the clients in a round some join late, when theta is no longer theta^0.
+    method = {
+        "algorithm__name": "fedadmm",
+        "algorithm__eta": "participation",
+        "algorithm__newcomer": "initial",
+    }
+    config = config_of(tmp_path, fraction_train=0.5, **method)
+    with server_of(config) as strategy:
+        start(strategy, grid_of(config), rounds=3)
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
+def test_a_run_with_other_settings_is_refused_and_more_rounds_are_not(tmp_path: Path) -> None:
+    with server_of(config_of(tmp_path)) as strategy:
+        start(strategy, grid_of(config_of(tmp_path)), rounds=1)
+    with server_of(config_of(tmp_path, num_server_rounds=9)) as strategy:
+        assert strategy.progress.round == 1
+    with pytest.raises(InputError, match=r"written with settings .* give this federation a name"):
+        strategy_of(config_of(tmp_path, local__learning_rate=0.2))
+
+
+def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path) -> None:
+    config = config_of(tmp_path, fraction_evaluate=1.0)
+    with server_of(config) as strategy:
+        result = start(strategy, grid_of(config), rounds=2)
+        metrics = result.evaluate_metrics_clientapp[2]
+        simulation = simulated(config, history=[range(4), range(4)])
+        for name in ("loss", "accuracy"):
+            for prefix, kind in (("", "theta"), ("own-", "own")):
+                values = simulation.evaluate_clients(name, model=kind).values
+                expected = np.average(values, weights=simulation._data.num_examples)
+                assert metrics[f"{prefix}{name}"] == pytest.approx(expected, rel=1e-12)
+        theta = strategy.progress.server.theta
+    folder = tmp_path / "digits" / "client-3"
+    weight = load_file(folder / "model.safetensors")["1.weight"]
+    assert weight.flatten().equal(theta[: weight.numel()])
+    assert not load_file(folder / "own-model.safetensors")["1.weight"].equal(weight)
