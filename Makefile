@@ -26,7 +26,7 @@ check: install
 bench: install
 	cd benchmarks && ../$(BIN)/python engines.py
 
-# A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests: half an hour.
+# A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests.
 flower-kills: install
 	FEDADMM_KILLS=10 $(BIN)/pytest -m "" tests/flower/test_deployment.py
 
