@@ -45,7 +45,7 @@ bench-peers: install
 docs: install
 	$(BIN)/python docs/build.py
 
-# A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests: half an hour.
+# A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests.
 flower-kills: install
 	FEDADMM_KILLS=10 $(BIN)/pytest -m "" tests/flower/test_deployment.py
 
