@@ -20,8 +20,8 @@ RESULTS = DOCS.parent / "results"
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def block(name: str, *, small: bool, curves: bool) -> str:
-    """Return the tables of a preset, and its curves if they are asked for."""
+def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
+    """Return the tables of a preset, with its curves if they are asked for; these are drawn anew on request."""
     preset = PAPER[name]
     if preset.table is not None:
         worked_out = preset.table()
@@ -36,27 +36,29 @@ def block(name: str, *, small: bool, curves: bool) -> str:
         parts.append(f"\n{section.title}:\n\n{markdown(report_rows(methods, published=report.published))}")
         if curves:
             picture = DOCS / "figures" / (re.sub(r"\W+", "-", f"{name}-{section.title}") + ".png")
-            save_figure(accuracy_figure(methods, title=section.title), picture)
+            if draw:
+                save_figure(accuracy_figure(methods, title=section.title), picture)
             parts.append(f"\n![{section.title}: accuracy against rounds](figures/{picture.name})\n")
     return "".join(parts).lstrip("\n") or "No run yet.\n"
 
 
-def filled(text: str) -> str:
+def filled(text: str, *, draw: bool) -> str:
     """Return a page with its blocks made again."""
-    return BLOCK.sub(
-        lambda found: (
-            found[1] + "\n" + block(found[2], small=bool(found[3]), curves=bool(found[4])) + "\n" + found[5]
-        ),
-        text,
-    )
+
+    def made(found: re.Match[str]) -> str:
+        content = block(found[2], small=bool(found[3]), curves=bool(found[4]), draw=draw)
+        return f"{found[1]}\n{content}\n{found[5]}"
+
+    return BLOCK.sub(made, text)
 
 
 def main() -> None:
     """Rewrite the page, or with --check say whether it is up to date."""
     page = DOCS / "REPRODUCTION.md"
     before = page.read_text()
-    after = filled(before)
-    if "--check" in sys.argv:
+    check = "--check" in sys.argv
+    after = filled(before, draw=not check)
+    if check:
         sys.exit(0 if after == before else f"{page.name} is not what results/ says: run make docs")
     page.write_text(after)
 

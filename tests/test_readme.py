@@ -58,3 +58,8 @@ def test_documents_name_no_file_that_is_not_there():
     for page in ROOT.glob("*.md"):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (ROOT / target).exists(), f"{page.name} refers to {target}"
+
+
+@pytest.mark.slow
+def test_the_tables_of_the_reproduction_are_what_the_results_say():
+    run([sys.executable, ROOT / "docs/build.py", "--check"], cwd=ROOT)

@@ -72,11 +72,10 @@ def test_messages_and_storage_are_the_papers_where_it_gives_them():
 
 @pytest.mark.slow
 def test_fedadmms_rounds_on_quadratics_stay_under_a_line_in_m_over_s():
-    rows = [row for row in PAPER["table1"].table().rows if row[0] == "fedadmm"]
-    per_share = [float(row[5]) for row in rows]
+    rows = PAPER["table1"].table().rows
+    per_share = [float(row[5]) for row in rows if row[0] == "fedadmm"]
     assert max(per_share) <= 1.5 * per_share[0]
-    fedprox = [row for row in PAPER["table1"].table().rows if row[0] == "fedprox"]
-    assert all(row[4] == "3000+" for row in fedprox)  # it misses the minimiser
+    assert all(row[4] == "1000+" for row in rows if row[0] == "fedprox")  # it misses the minimiser
 
 
 def test_the_released_form_changes_network_momentum_and_algorithm():

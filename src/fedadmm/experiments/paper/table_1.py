@@ -16,7 +16,7 @@ from fedadmm.core.seeds import stream
 from fedadmm.experiments.paper.preset import Preset, WorkedOut
 from fedadmm.learning.quadratics import NO_BUFFERS, Quadratics, heterogeneous
 
-NUM_CLIENTS, DIMENSION, MOST_ROUNDS = 64, 10, 3000
+NUM_CLIENTS, DIMENSION, MOST_ROUNDS = 64, 10, 1000
 EPSILONS = (1e-2, 1e-4, 1e-6)
 PUBLISHED = {
     "fedadmm": "1/eps (m/S)",
