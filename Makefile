@@ -1,4 +1,4 @@
-.PHONY: install demo test check browser bench bench-peers docs flower-kills clean
+.PHONY: install demo test test-deployment check browser bench bench-peers docs flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -15,7 +15,11 @@ demo: install
 
 # Lint, format, types, and every test.
 test: check browser
-	$(BIN)/pytest -m "" -n 2 --dist loadgroup
+	$(BIN)/pytest -m "not deployment" -n 2 --dist loadgroup
+
+# A real SuperLink and SuperNodes on loopback: some minutes, on a machine with nothing else to do.
+test-deployment: install
+	$(BIN)/pytest -m deployment tests/flower
 
 check: install
 	$(BIN)/ruff check .
@@ -47,7 +51,7 @@ docs: install
 
 # A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests.
 flower-kills: install
-	FEDADMM_KILLS=10 $(BIN)/pytest -m "" tests/flower/test_deployment.py
+	FEDADMM_KILLS=10 $(BIN)/pytest -m deployment tests/flower/test_deployment.py
 
 clean:
 	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

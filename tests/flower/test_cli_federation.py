@@ -36,7 +36,7 @@ def test_the_app_is_copied_whole(tmp_path: Path) -> None:
     assert copied >= {"pyproject.toml", *package}
 
 
-@pytest.mark.slow
+@pytest.mark.deployment
 @pytest.mark.xdist_group("flower")
 def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
     """The commands of docs/DEPLOY.md after the installation, in their order."""

@@ -14,7 +14,7 @@ from deployed import Deployed
 
 from fedadmm.federation.local import free_ports
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower")]
+pytestmark = [pytest.mark.deployment, pytest.mark.xdist_group("flower")]
 KILLS = int(os.environ.get("FEDADMM_KILLS", "1"))
 
 
