@@ -57,11 +57,12 @@ def test_a_sink_is_closed_when_the_run_breaks_off(tmp_path):
 
 
 def test_what_is_none_is_left_out_and_clients_are_counted():
-    record = Record(1, None, 0.5, None, (3, 4), (5,), 6, 7, 8, 9, 0.25, {"top": 0.75})
+    record = Record(1, None, 0.5, None, (3, 4), (5,), 6, 7, 8, 9, 0.25, (6,), {"top": 0.75})
     assert numbers_of(record) == {
         "loss": 0.5,
         "clients": 2,
         "refused": 1,
+        "lost": 1,
         "steps": 6,
         "gradient_evaluations": 7,
         "bytes_up": 8,
