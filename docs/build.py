@@ -11,10 +11,12 @@ from fedadmm.cli_paper import paper_report
 from fedadmm.experiments.campaign import Places, jobs_of
 from fedadmm.experiments.paper import PAPER
 from fedadmm.experiments.paper.tuned import published_values
+from fedadmm.report.axes import GRADIENTS, ROUNDS
 from fedadmm.report.figures import accuracy_figure, save_figure
 from fedadmm.report.methods import methods_of
 from fedadmm.report.table import markdown, report_rows
 
+SHOWN_ROUNDS = 100
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -36,8 +38,10 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
         parts.append(f"\n{section.title}:\n\n{markdown(report_rows(methods, published=report.published))}")
         if curves:
             picture = DOCS / "figures" / (re.sub(r"\W+", "-", f"{name}-{section.title}") + ".png")
-            if draw:
-                save_figure(accuracy_figure(methods, title=section.title), picture)
+            if draw:  # FedSGD's 600 rounds would leave the others no room
+                shown = methods_of([run.first(SHOWN_ROUNDS) for run in section.runs])
+                axes = (ROUNDS, GRADIENTS)
+                save_figure(accuracy_figure(shown, title=section.title, axes=axes, width=12), picture)
             parts.append(f"\n![{section.title}: accuracy against rounds](figures/{picture.name})\n")
     return "".join(parts).lstrip("\n") or "No run yet.\n"
 
