@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import fedadmm
+from fedadmm.federation.commands import Started
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,15 @@ def test_the_app_is_copied_whole(tmp_path: Path) -> None:
     copied = {str(path.relative_to(tmp_path / "my-app")) for path in (tmp_path / "my-app").rglob("*.*")}
     package = {f"flower_fedadmm/{name}.py" for name in ("__init__", "client_app", "server_app", "task")}
     assert copied >= {"pyproject.toml", *package}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are read from ps here")
+def test_a_process_that_ends_while_it_is_looked_at_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(path: Path, *arguments: object) -> str:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(Path, "read_text", ended)
+    assert not Started(os.getpid(), "1").alive
 
 
 @pytest.mark.deployment

@@ -128,10 +128,13 @@ def _began(pid: int) -> str:
     """Return when a process began, nothing if it has ended: what is left of it waits for its parent as a zombie."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)  # if it is our own child, nobody else will
-    stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # the second where it ends while it is read
+            return ""
         # After the name, which may hold anything: the state first, and as the twentieth the start in clock ticks.
-        fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else ["Z"]
+        fields = text.rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]
     command = ["ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split(maxsplit=1)
