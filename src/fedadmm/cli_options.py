@@ -1,6 +1,5 @@
 """Options that several commands share, and what they mean."""
 
-import difflib
 import re
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ import typer
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
+from fedadmm.core.naming import near_names
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.files import load_plan, parse_changes
 from fedadmm.experiments.paper import PAPER, Preset, Size
@@ -65,9 +65,7 @@ def preset_named(name: str) -> Preset:
     """Return a preset of the paper."""
     if name in PAPER:
         return PAPER[name]
-    near = difflib.get_close_matches(name, PAPER)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the presets are {', '.join(PAPER)}"
-    raise InputError(f"there is no table or figure {name!r}; {hint}")
+    raise InputError(f"there is no table or figure {name!r}; {near_names(name, PAPER)}")
 
 
 def parse_duration(text: str) -> float:

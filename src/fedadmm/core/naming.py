@@ -1,7 +1,9 @@
-"""A user's own functions, named in a file as "package.module:function"."""
+"""Names that users write: functions of their own as "package.module:function", and what is near a name unknown."""
 
+import difflib
 import importlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +40,10 @@ def _import_module(module_name: str, *, path: str, what: str) -> Any:
         raise InputError(
             f'{what} "{path}": importing {module_name} fails with {reason}; correct the module'
         ) from error
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """Return the remedy for a name that is not known: those near it, or else all."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names)
+    return f"did you mean {' or '.join(near)}?" if near else f"the presets are {', '.join(names)}"

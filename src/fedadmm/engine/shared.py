@@ -38,7 +38,7 @@ class SharedMessage:
         return self._kind(*(next(rest) if vector is None else vector for vector in self._vectors))
 
 
-class _Standstill:
+class Standstill:
     """A local problem that is solved where it starts."""
 
     round, num_steps, num_examples, learning_rate = 1, 1, 1, 1.0
@@ -53,7 +53,7 @@ class _Standstill:
 def probe_upload(algorithm: Algorithm[Any, Any, Any], download: Any, initial: Vector) -> Message:
     """Return an upload of an algorithm, for its form alone."""
     name = type(algorithm).__name__
-    answer: Any = algorithm.client_update(download, algorithm.init_client(initial), _Standstill())
+    answer: Any = algorithm.client_update(download, algorithm.init_client(initial), Standstill())
     if type(answer) is not tuple or len(answer) != 2:
         raise InputError(f"{name}.client_update returns {type(answer).__name__}; return (upload, client)")
     for part in answer:

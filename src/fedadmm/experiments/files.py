@@ -1,7 +1,6 @@
 """Experiment files and presets: a table, its named variants, and changes given on the command line."""
 
 import copy
-import difflib
 import sys
 import tomllib
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
+from fedadmm.core.naming import near_names
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper import PAPER
 
@@ -59,11 +59,9 @@ def load_plan(name_or_path: str) -> Plan:
         raise InputError(f"{name_or_path} is many runs; use `fedadmm reproduce {name_or_path}`")
     path = Path(name_or_path)
     if not path.exists():
-        near = difflib.get_close_matches(name_or_path, preset_names())
-        hint = (
-            f"did you mean {' or '.join(near)}?" if near else f"the presets are {', '.join(preset_names())}"
+        raise InputError(
+            f"there is no file or preset {name_or_path!r}; {near_names(name_or_path, preset_names())}"
         )
-        raise InputError(f"there is no file or preset {name_or_path!r}; {hint}")
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -6,13 +6,12 @@ probability, drawn anew in each round.
 
 from collections.abc import Iterator
 
-from fedadmm.algorithms import FedADMM, FedProx
-from fedadmm.experiments.paper.methods import Method
+from fedadmm.experiments.paper.methods import ALGORITHM_1, BASELINES
 from fedadmm.experiments.paper.preset import Cell, Preset, Size
 from fedadmm.experiments.paper.setting import Setting
 from fedadmm.learning.local import Stragglers
 
-METHODS = {"fedadmm": Method(FedADMM(rho=0.01, eta=1.0)), "fedprox": Method(FedProx(rho=0.1))}
+METHODS = {"fedadmm": ALGORITHM_1, "fedprox": BASELINES["fedprox"]}
 
 
 def cells(size: Size) -> Iterator[Cell]:
