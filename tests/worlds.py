@@ -60,16 +60,16 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3))
 
 
-def some_data(num_examples: Sequence[int], *, seed: int = 0) -> PartitionedData:
+def some_data(num_examples: Sequence[int], *, seed: int = 0, features: int = 4) -> PartitionedData:
     """Return clients with so many examples of three classes each; their classes differ from client to client."""
     generator = torch.Generator().manual_seed(seed)
     total = sum(num_examples)
     owners = torch.repeat_interleave(torch.arange(len(num_examples)), torch.tensor(num_examples))
     return PartitionedData(
-        inputs=torch.randn(total, 4, generator=generator) + owners[:, None] * 0.3,
+        inputs=torch.randn(total, features, generator=generator) + owners[:, None] * 0.3,
         targets=(owners + torch.randint(0, 2, (total,), generator=generator)) % 3,
         offsets=np.cumsum([0, *num_examples]),
-        test=Examples(torch.randn(20, 4, generator=generator), torch.arange(20) % 3),
+        test=Examples(torch.randn(20, features, generator=generator), torch.arange(20) % 3),
         num_classes=3,
     )
 

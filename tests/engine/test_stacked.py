@@ -155,6 +155,36 @@ def test_data_may_come_client_by_client() -> None:
     assert identical(apart.theta, advanced(simulation(FedADMM(), "stacked"), 3).theta)
 
 
+def wide() -> nn.Module:
+    """Return layers whose products are large enough to be shared by threads."""
+    return nn.Sequential(nn.Linear(300, 200), nn.ReLU(), nn.Linear(200, 10))
+
+
+@pytest.mark.parametrize("num_clients", [1, 2, 5])
+def test_threads_do_not_change_a_bit(num_clients: int, monkeypatch: Any) -> None:
+    used: list[int] = []
+    set_threads = torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: (used.append(number), set_threads(number)))
+    thetas = [
+        advanced(
+            simulation(
+                FedADMM(rho=0.5),
+                "stacked",
+                wide,
+                data=some_data([80] * num_clients, features=300),
+                workers=workers,
+                participation=1.0,
+                local={"batch_size": 40},
+            ),
+            3,
+        ).theta
+        for workers in (1, 2, 3)
+    ]
+    assert min(3, num_clients) in used
+    assert identical(thetas[0], thetas[1])
+    assert identical(thetas[0], thetas[2])
+
+
 def weight_of(client: int) -> float:
     """Return unequal weights."""
     return 1.0 + client

@@ -43,11 +43,21 @@ def make_engine(
     num_workers: int | None,
     lossy: bool = False,
 ) -> Engine:
-    """Return the chosen engine; `num_workers` is one per core if None, and visits may be lost where it is lossy."""
+    """Return the chosen engine; visits may be lost where it is lossy.
+
+    num_workers: processes, or the threads of a stack; one per core if None.
+    """
     if choice.name == "serial":
         return SerialEngine(algorithm, task, store, initial=initial)
     if choice.name == "stacked":
-        return StackedEngine(algorithm, task, store, initial=initial, weight=None if lossy else weight)
+        return StackedEngine(
+            algorithm,
+            task,
+            store,
+            initial=initial,
+            weight=None if lossy else weight,
+            num_threads=num_workers or num_cores(),
+        )
     if choice.name == "ray":
         from fedadmm.engine.ray import RayEngine  # an extra
 

@@ -5,6 +5,7 @@ otherwise than in the serial engine, so results agree to rounding, not to the bi
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -67,10 +68,12 @@ class StackedEngine:
         *,
         initial: Vector,
         weight: Callable[[int], float] | None,
+        num_threads: int = 1,
     ) -> None:
         """Begin; with the clients' weights a stack is averaged at once, without each visit has its own upload."""
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
         self._weight = weight
+        self._num_threads = 1 if task.has_convolutions else num_threads
         self._one_by_one = SerialEngine(algorithm, task, store, initial=initial)
         download = algorithm.download(algorithm.init_server(initial))
         self._upload_form = probe_upload(algorithm, download, initial)
@@ -105,9 +108,10 @@ class StackedEngine:
         clients = [assignment.client for assignment in problem.assignments]
         found = [self._store.get(client) for client in clients]
         fresh = algorithm.init_client(self._initial if algorithm.newcomer == "initial" else download.theta)
-        before = stacked([fresh if state is None else state for state in found], like=download.theta)
-        upload, after = algorithm.client_update(download, before, problem)
-        finite = _finite_rows((*upload, *after), len(clients))
+        with _threads(self._num_threads):
+            before = stacked([fresh if state is None else state for state in found], like=download.theta)
+            upload, after = algorithm.client_update(download, before, problem)
+            finite = _finite_rows((*upload, *after), len(clients))
         for client, state, ok in zip(
             clients, unstacked(after, len(clients), form=fresh), finite, strict=True
         ):
@@ -124,6 +128,17 @@ class StackedEngine:
         return {
             client: Visit(client, own, effort, state is None, ok) for client, own, effort, state, ok in rows
         }
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Run torch on so many threads."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
 
 
 def _carried(visits: Sequence[Visit]) -> list[Visit]:

@@ -4,7 +4,7 @@ A scalar that differs from client to client is [K, 1]. Clients stand in falling 
 who are done drop off the end of the stack.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,16 @@ from fedadmm.learning.evaluation import Loss
 from fedadmm.learning.flat import FlatModel
 from fedadmm.learning.local import Local
 from fedadmm.learning.sgd import CHUNK
-from fedadmm.learning.stack_batches import Counts, sgd_batches, whole_batches
-from fedadmm.learning.stack_gradients import split, stacked_gradients
+from fedadmm.learning.stack_batches import Batch, Counts, sgd_batches, whole_batches
+from fedadmm.learning.stack_gradients import columns, stacked_gradients
 
 MEMORY = 1 << 28  # bytes that a stack may take
 VECTORS = 16  # of a client, at most, at one time: weights, gradient, state, upload, and what is between
 PLACE = 24  # bytes for the place of an example in a batch, and its share
 
 Scalar = float | torch.Tensor  # the same for all clients, or [K, 1]
-Add = Callable[[torch.Tensor, float], None]  # adds a multiple of the gradients to a [K, d]
+Parts = Sequence[torch.Tensor | None]  # of a vector or a stack of them, one for each parameter
+Add = Callable[[Sequence[torch.Tensor], float], None]  # adds a multiple of the gradients to parts
 
 
 def stack_size(counts: Counts, *, epochs: int, num_parameters: int, example_bytes: int) -> int:
@@ -77,37 +78,37 @@ class StackedProblem:
         if isinstance(rho, torch.Tensor) or rho:
             assert centre is not None
             constant = -rho * centre if dual is None else dual - rho * centre
-        weights = self._room().copy_(start)
+        weights = self._parts(start)
+        constants = None if constant is None else columns(constant, self._model)
         pull = rho + self._local.weight_decay  # of w towards 0; `constant` moves that to the centre
         step = (
-            _MomentumStep(weights, self.learning_rate, pull, constant, self._local.momentum)
+            _MomentumStep(weights, self.learning_rate, pull, constants, self._local.momentum)
             if self._local.momentum
-            else _PlainStep(weights, self.learning_rate, pull, constant)
+            else _PlainStep(weights, self.learning_rate, pull, constants)
         )
         batches = sgd_batches(
             self.assignments, self._starts, self._counts, batch_size=self._batch_size, seed=self._seed
         )
-        for k, *batch in batches.over(self._examples, like=weights):
-            losses, add = self._gradients(split(weights[:k], self._model), *batch)
+        for k, *batch in _threaded(batches.over(self._examples, like=weights[0])):
+            losses, add = self._gradients(self._shaped(weights, k), *batch)
             self._loss_sum[:k] += losses
-            step(k, lambda to, alpha: add(split(to, self._model), alpha))  # noqa: B023
+            step(k, lambda to, alpha: add(self._shaped(to, k), alpha))  # noqa: B023
         self._steps += self._num_steps
         self._evaluations += self._counts * [assignment.epochs for assignment in self.assignments]
-        return weights
+        return torch.cat(weights, dim=1)
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradients of the mean losses over all of each client's examples."""
-        total = self._room().zero_()
-        views, weights = split(total, self._model), split(w.expand_as(total), self._model)
+        total, weights = self._parts(torch.zeros_like(w)), self._parts(w)
         batches = whole_batches(self._starts, self._counts, chunk=CHUNK)
-        for k, inputs, targets, shares in batches.over(self._examples, like=total):
+        for k, inputs, targets, shares in _threaded(batches.over(self._examples, like=total[0])):
             part = (shares > 0).sum(dim=1, keepdim=True) / self.num_examples[:k]  # of a client's examples
-            losses, add = self._gradients([w[:k] for w in weights], inputs, targets, shares * part)
+            losses, add = self._gradients(self._shaped(weights, k), inputs, targets, shares * part)
             self._loss_sum[:k] += losses / part[:, 0].where(part[:, 0] > 0, 1)
-            add([view[:k] for view in views], 1.0)
+            add(self._shaped(total, k), 1.0)
         self._steps += -(-self._counts // CHUNK)
         self._evaluations += self._counts
-        return total
+        return torch.cat(total, dim=1)
 
     def efforts(self) -> list[Effort]:
         """Return what was done for each client since the problem was made."""
@@ -115,36 +116,59 @@ class StackedProblem:
         done = zip(self._steps.tolist(), self._evaluations.tolist(), losses, strict=True)
         return [Effort(*numbers, self._buffers) for numbers in done]
 
-    def _room(self) -> torch.Tensor:
-        return self._model.weights.new_empty(len(self.assignments), self._model.weights.numel())
+    def _parts(self, flat: Vector) -> list[torch.Tensor]:
+        """Return copies of a vector or a stack of them, one [K, n] for each parameter: products into them are fast."""
+        return [
+            part.new_empty(len(self.assignments), part.shape[-1]).copy_(part)
+            for part in columns(flat, self._model)
+        ]
+
+    def _shaped(self, parts: Sequence[torch.Tensor], num_clients: int) -> list[torch.Tensor]:
+        """Return the parts of the first clients in the shapes of the parameters, [K, ...]."""
+        return [
+            part[:num_clients].view(num_clients, *p.shape)
+            for part, p in zip(parts, self._model.parameters, strict=True)
+        ]
 
     def _column(self, values: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(values[:, None]).to(self._model.weights)
+
+
+def _threaded(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Let at most one thread a client work on a batch: no product is then divided, and the bits are one thread's."""
+    usual = torch.get_num_threads()
+    try:
+        for batch in batches:
+            torch.set_num_threads(min(usual, batch.num_clients))
+            yield batch
+    finally:
+        torch.set_num_threads(usual)
 
 
 class _PlainStep:
     """w <- (1 - lr pull) w - lr (g + constant) for the first clients of a stack."""
 
     def __init__(
-        self, weights: torch.Tensor, learning_rate: float, pull: Scalar, constant: Vector | None
+        self, weights: list[torch.Tensor], learning_rate: float, pull: Scalar, constants: Parts | None
     ) -> None:
         self._weights, self._learning_rate = weights, learning_rate
         self._shrink = 1 - learning_rate * pull
-        self._shift = None if constant is None else -learning_rate * constant
+        self._shifts = [None if c is None else -learning_rate * c for c in constants or [None] * len(weights)]
 
     def __call__(self, num_clients: int, add: Add) -> None:
-        weights, shrink = self._weights[:num_clients], _first(self._shrink, num_clients)
-        shift = _first(self._shift, num_clients)
-        if isinstance(shrink, torch.Tensor):
-            torch.mul(weights, shrink, out=weights)
-        elif shift is not None:
-            torch.add(shift, weights, alpha=shrink, out=weights)
-            shift = None
-        elif shrink != 1:
-            weights.mul_(shrink)
-        if shift is not None:
-            weights.add_(shift)
-        add(weights, -self._learning_rate)
+        shrink = _first(self._shrink, num_clients)
+        for part, part_shift in zip(self._weights, self._shifts, strict=True):
+            weights, shift = part[:num_clients], _first(part_shift, num_clients)
+            if isinstance(shrink, torch.Tensor):
+                torch.mul(weights, shrink, out=weights)
+            elif shift is not None:
+                torch.add(shift, weights, alpha=shrink, out=weights)
+                shift = None
+            elif shrink != 1:
+                weights.mul_(shrink)
+            if shift is not None:
+                weights.add_(shift)
+        add(self._weights, -self._learning_rate)
 
 
 class _MomentumStep:
@@ -152,23 +176,26 @@ class _MomentumStep:
 
     def __init__(
         self,
-        weights: torch.Tensor,
+        weights: list[torch.Tensor],
         learning_rate: float,
         pull: Scalar,
-        constant: Vector | None,
+        constants: Parts | None,
         momentum: float,
     ) -> None:
         self._weights, self._learning_rate, self._pull = weights, learning_rate, pull
-        self._constant, self._momentum = constant, momentum
-        self._velocity = torch.zeros_like(weights)
+        self._constants, self._momentum = constants or [None] * len(weights), momentum
+        self._velocities = [torch.zeros_like(part) for part in weights]
 
     def __call__(self, num_clients: int, add: Add) -> None:
-        weights, velocity = self._weights[:num_clients], self._velocity[:num_clients]
-        velocity.mul_(self._momentum).add_(_first(self._pull, num_clients) * weights)
-        if self._constant is not None:
-            velocity.add_(_first(self._constant, num_clients))
-        add(velocity, 1.0)
-        weights.add_(velocity, alpha=-self._learning_rate)
+        pull = _first(self._pull, num_clients)
+        parts = zip(self._weights, self._velocities, self._constants, strict=True)
+        for weights, velocity, constant in parts:
+            velocity[:num_clients].mul_(self._momentum).add_(pull * weights[:num_clients])
+            if constant is not None:
+                velocity[:num_clients].add_(_first(constant, num_clients))
+        add(self._velocities, 1.0)
+        for weights, velocity in zip(self._weights, self._velocities, strict=True):
+            weights[:num_clients].add_(velocity[:num_clients], alpha=-self._learning_rate)
 
 
 def _first(value: Any, num_clients: int) -> Any:

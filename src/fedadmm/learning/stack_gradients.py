@@ -44,9 +44,15 @@ def stacked_gradients(model: FlatModel, loss: Loss, *, input_dims: int) -> Gradi
     return _through_dense(layers, _cross_entropy if loss is functional.cross_entropy else _any_loss(loss))
 
 
+def columns(flat: torch.Tensor, model: FlatModel) -> Sequence[torch.Tensor]:
+    """Return views of a vector [d], or of a stack [K, d], one for each parameter."""
+    views: Sequence[torch.Tensor] = torch.split(flat, [p.numel() for p in model.parameters], dim=-1)
+    return views
+
+
 def split(weights: torch.Tensor, model: FlatModel) -> list[torch.Tensor]:
     """Return views of stacked weights [K, d] in the shapes of the parameters, [K, ...]."""
-    parts = torch.split(weights, [p.numel() for p in model.parameters], dim=1)
+    parts = columns(weights, model)
     return [part.view(len(weights), *p.shape) for part, p in zip(parts, model.parameters, strict=True)]
 
 
