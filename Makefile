@@ -13,11 +13,12 @@ install: .venv/installed
 demo: install
 	$(BIN)/fedadmm compare digits --out demo
 
-# Lint, format, types, and every test.
+# Lint, format, types, every test, and then, with nothing beside it, a real SuperLink whose SuperNodes are killed.
 test: check browser
 	$(BIN)/pytest -m "not deployment" -n 2 --dist loadgroup
+	$(BIN)/pytest -m "deployment and not slow" tests/flower
 
-# A real SuperLink and SuperNodes on loopback: some minutes, on a machine with nothing else to do.
+# The real SuperLink alone, with the page for newcomers over four nodes.
 test-deployment: install
 	$(BIN)/pytest -m deployment tests/flower
 

@@ -44,10 +44,11 @@ def test_a_process_that_ends_while_it_is_looked_at_has_ended(monkeypatch: pytest
 
     monkeypatch.setattr(Path, "read_text", ended)
     assert not Started(os.getpid(), "1").alive
+    assert not Started(os.getpid(), "").alive  # and one that had ended when it was first looked at
 
 
 @pytest.mark.deployment
-@pytest.mark.xdist_group("flower")
+@pytest.mark.slow
 def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
     """The commands of docs/DEPLOY.md after the installation, in their order."""
     try:

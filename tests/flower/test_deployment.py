@@ -7,30 +7,30 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from deployed import Deployed
 
 from fedadmm.federation.local import free_ports
 
-pytestmark = [pytest.mark.deployment, pytest.mark.xdist_group("flower")]
+pytestmark = pytest.mark.deployment
 KILLS = int(os.environ.get("FEDADMM_KILLS", "1"))
 
 
-@pytest.fixture
-def deployed(tmp_path: Path) -> Iterator[Deployed]:
-    """Return a federation that is up, and end all of it afterwards."""
-    federation = Deployed(tmp_path, num_server_rounds=3)
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """Return a federation that is up, and end all of it afterwards; what it has learnt, the next test goes on from."""
+    federation = Deployed(tmp_path_factory.mktemp("deployed"))
     try:
         federation.up()
         yield federation
     finally:
-        federation.federation.down()
+        federation.federation.down(patient=False)
 
 
 def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Deployed) -> None:
     federation = deployed.federation
+    deployed.changes |= {"num-server-rounds": 3}
     federation.make_key("stranger")  # and nobody registers it
     (port,) = free_ports(1)
     stranger = federation.start_node("stranger", port=port, config="partition-id=0 num-partitions=3")
@@ -45,7 +45,7 @@ def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Depl
 
 def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
     chance = random.Random(KILLS)
-    rounds = 2 + 3 * KILLS
+    rounds = deployed.rounds() + 2 + 2 * KILLS
     deployed.changes |= {"min-available-nodes": 2, "round-timeout": 60.0, "num-server-rounds": rounds}
     for _ in range(KILLS):
         before = deployed.rounds()

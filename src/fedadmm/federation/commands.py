@@ -28,7 +28,7 @@ class Started(NamedTuple):
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        return _began(self.pid) == self.began
+        return _began(self.pid) == self.began != ""
 
 
 class Shell:

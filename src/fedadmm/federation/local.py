@@ -77,15 +77,16 @@ class LocalFederation:
         self._tell(f"kill -9 {self.processes[name].pid}")
         end([self.processes[name]], signals=[signal.SIGKILL])
 
-    def down(self) -> None:
-        """End all processes; keys, state and logs stay."""
+    def down(self, *, patient: bool = True) -> None:
+        """End all processes, which may take some time to take their leave if we are patient; keys, state and logs stay."""
         processes = self.processes
+        signals = [signal.SIGTERM, signal.SIGKILL] if patient else [signal.SIGKILL]
         nodes = [process for name, process in processes.items() if name != "superlink"]
         link = [process for name, process in processes.items() if name == "superlink"]
         for part in (nodes, link):
             for process in part:
                 self._tell(f"kill {process.pid}")
-            end(part, signals=[signal.SIGTERM, signal.SIGKILL])
+            end(part, signals=signals)
 
     def online(self) -> int:
         """Return how many nodes the SuperLink holds for connected."""
