@@ -1,6 +1,7 @@
 """The federation command, as a person uses it."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from commands import fedadmm
 from fedadmm.federation.commands import Started
+
+DEPLOY = Path(__file__).parents[2] / "docs" / "DEPLOY.md"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,43 @@ def test_a_process_that_ends_while_it_is_looked_at_has_ended(monkeypatch: pytest
     assert not Started(os.getpid(), "").alive  # and one that had ended when it was first looked at
 
 
+def in_bash(commands: str, *, folder: Path) -> str:
+    """Return what commands print, with flwr beside this Python."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    quiet = {"PATH": path, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    run = subprocess.run(
+        ["bash", "-c", commands],
+        cwd=folder,
+        env=os.environ | quiet,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return run.stdout + run.stderr
+
+
+@pytest.mark.deployment
+@pytest.mark.slow
+def test_flowers_own_simulation_runs_the_app(tmp_path: Path) -> None:
+    """The commands of docs/DEPLOY.md for Flower's simulation runtime."""
+    text = DEPLOY.read_text()
+    commands = text.partition("simulation runtime")[2].split("```")[1]
+    assert fedadmm("federation", "app", "my-app", cwd=tmp_path).returncode == 0
+    try:
+        said = in_bash(f"{commands.rstrip()} --run-config num-server-rounds=2", folder=tmp_path)
+        assert "Round 2 applies 4 of 4" in said, said
+        assert len(list(tmp_path.glob("fedadmm-state/digits/client-*/state"))) == 4
+    finally:
+        listed = subprocess.run(
+            ["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True
+        ).stdout
+        for line in listed.splitlines():
+            if "flower-superlink" in line and str(tmp_path) in line:
+                os.kill(int(line.split()[0]), signal.SIGTERM)
+
+
 @pytest.mark.deployment
 @pytest.mark.slow
 def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
@@ -58,23 +98,7 @@ def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
         assert fedadmm("federation", "app", "my-app", cwd=tmp_path).returncode == 0
         told = up.stdout.strip().splitlines()[-1]
         assert told.endswith("flwr run my-app lab --stream")
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        environment = os.environ | {
-            "PATH": path,
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-        }
-        run = subprocess.run(
-            ["bash", "-c", f"{told} --run-config num-server-rounds=2"],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        said = run.stdout + run.stderr
+        said = in_bash(f"{told} --run-config num-server-rounds=2", folder=tmp_path)
         assert "own-accuracy" in said, said
         assert "Round 2 applies 4 of 4" in said, said
         status = fedadmm("federation", "status", cwd=tmp_path).stdout

@@ -78,7 +78,7 @@ class LocalFederation:
         end([self.processes[name]], signals=[signal.SIGKILL])
 
     def down(self, *, patient: bool = True) -> None:
-        """End all processes, which may take some time to take their leave if we are patient; keys, state and logs stay."""
+        """End all processes, at once if we are not patient; keys, state and logs stay."""
         processes = self.processes
         signals = [signal.SIGTERM, signal.SIGKILL] if patient else [signal.SIGKILL]
         nodes = [process for name, process in processes.items() if name != "superlink"]
