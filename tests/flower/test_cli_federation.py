@@ -84,7 +84,7 @@ def test_flowers_own_simulation_runs_the_app(tmp_path: Path) -> None:
         ).stdout
         for line in listed.splitlines():
             if "flower-superlink" in line and str(tmp_path) in line:
-                os.kill(int(line.split()[0]), signal.SIGTERM)
+                os.kill(int(line.split()[0]), signal.SIGKILL)  # asked kindly, it waits for a child for ever
 
 
 @pytest.mark.deployment
