@@ -33,6 +33,7 @@ from fedadmm.cli_options import (
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.files import load_plan, preset_names
+from fedadmm.experiments.records import best_of, score_text
 from fedadmm.experiments.runner import Run
 from fedadmm.experiments.sinks import sinks_from
 from fedadmm.report.methods import methods_of
@@ -123,7 +124,11 @@ def compare_command(
             raise typer.Exit(130)
     runs = [read_run(folder).first(experiments[0].rounds) for folder in folders]
     first = experiments[0]
-    target = "" if first.target is None else f"; rounds and upload to reach accuracy {first.target:g}"
+    target = (
+        ""
+        if first.target is None
+        else f"; rounds and upload to reach {first.metric or 'accuracy'} {first.target:g}"
+    )
     title = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
     console.print(comparison_table(runs, title=title))
     remark = load_plan(plan).remark.strip() if algorithms is None else ""
@@ -152,12 +157,17 @@ def list_command(out: Out = Path("runs")) -> None:
         console.print(f"runs:       none in {out}")
         return
     table = Table(title=f"Runs in {out}", title_justify="left")
-    for column in ("run", "rounds", "best accuracy", "status"):
+    for column in ("run", "rounds", "best", "status"):
         table.add_column(column, overflow="fold")
     for run in runs:
-        best = max((r["accuracy"] for r in run.rounds if r["accuracy"] is not None), default=None)
+        best = methods_of([run])[0].best
         rounds = f"{len(run.rounds)}/{run.experiment['rounds']}"
-        table.add_row(run.path.name, rounds, "-" if best is None else f"{best:.3f}", run.status)
+        table.add_row(
+            run.path.name,
+            rounds,
+            "-" if best is None else f"{run.metric.key} {best.text(run.metric)}",
+            run.status,
+        )
     console.print(table)
 
 
@@ -169,25 +179,26 @@ def show_command(
     data = read_run(run)
     console.print((run / "experiment.toml").read_text(), highlight=False, markup=False)
     table = Table(title="Rounds", title_justify="left")
-    columns = ("round", "accuracy", "loss", "client_loss", "steps", "bytes_up", "seconds")
+    columns = ("round", data.metric.key, "loss", "client_loss", "steps", "bytes_up", "seconds")
     for column in columns:
         table.add_column(column, justify="right")
     step = max(1, len(data.rounds) // 15)
     for record in data.rounds[::-1][::step][::-1]:
-        table.add_row(*("-" if record[c] is None else f"{record[c]:.4g}" for c in columns))
+        table.add_row(*("-" if record.get(c) is None else f"{record[c]:.4g}" for c in columns))
     console.print(table)
     if data.rounds:
         console.print(
             comparison_table(
-                [data], title="Outcome: rounds and upload to the target, final and best accuracy"
+                [data], title=f"Outcome: rounds and upload to the target, final and best {data.metric.key}"
             )
         )
 
 
 def _tell(ended: Run) -> None:
     done, wanted, folder = len(ended.history), ended.experiment.rounds, ended.folder.path
-    best = max((r.accuracy for r in ended.history if r.accuracy is not None), default=None)
-    reached = "" if best is None else f", best accuracy {best:.3f}"
+    metric = ended.experiment.metric
+    best = score_text(best_of(ended.history, metric), metric)
+    reached = best and f", best {best}"
     if ended.status == "diverged":
         console.print(
             f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "

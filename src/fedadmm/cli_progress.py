@@ -12,7 +12,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedadmm.experiments.experiment import Experiment
-from fedadmm.experiments.records import Record
+from fedadmm.experiments.records import Record, score_of, score_text
 from fedadmm.experiments.runner import Run, run
 from fedadmm.experiments.sinks import OpenSink
 
@@ -54,31 +54,36 @@ def run_with_progress(
     proceed: Callable[[Record], bool] = lambda record: True,
     sinks: Sequence[OpenSink] = (),
 ) -> Run:
-    """Run an experiment behind a progress bar with accuracy, target and time left.
+    """Run an experiment behind a progress bar with score, target and time left.
 
     proceed: asked after each round whether to go on.
     """
-    target = "" if experiment.target is None else f" of {experiment.target:.3f}"
+    metric = experiment.metric
+    target = (
+        ""
+        if experiment.target is None
+        else f" of {experiment.target:{'.0e' if metric == 'distance' else '.3f'}}"
+    )
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
-        TextColumn("{task.fields[accuracy]}"),
+        TextColumn("{task.fields[score]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     progress = Progress(*columns, console=console)
     with interruption.watched(), _log_shown(), _stopped(progress):
         label = experiment.label or experiment.algorithm_name
-        task = progress.add_task(label, total=experiment.rounds, accuracy="")
+        task = progress.add_task(label, total=experiment.rounds, score="")
 
         def on_start(rounds_before: int) -> None:
             progress.start()  # only now: a mistake in the set-up needs no bar
             progress.update(task, completed=min(rounds_before, experiment.rounds))
 
         def on_round(record: Record) -> bool:
-            accuracy = "" if record.accuracy is None else f"accuracy {record.accuracy:.3f}{target}"
-            progress.update(task, completed=record.round, accuracy=accuracy)
+            score = score_text(score_of(record, metric), metric)
+            progress.update(task, completed=record.round, score=score and f"{score}{target}")
             for client in record.refused:
                 progress.console.print(
                     f"[yellow]{label}: round {record.round} refused client {client}: its update is not finite"

@@ -28,6 +28,7 @@ def _build(model: Any, shape: tuple[int, ...] = GREY, *, seed: int = 0, **option
         ("cnn2_released", COLOUR, 1_105_098),
         ("mlp", GREY, 784 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10),
         ("softmax_regression", (64,), 64 * 10 + 10),
+        ("linear", (64,), 64 * 10 + 10),
     ],
 )
 def test_a_network_has_the_papers_number_of_parameters(
@@ -39,7 +40,25 @@ def test_a_network_has_the_papers_number_of_parameters(
 
 
 def test_every_network_is_counted_above() -> None:
-    assert set(MODELS) == {"cnn1", "cnn2", "cnn1_released", "cnn2_released", "mlp", "softmax_regression"}
+    networks = {"cnn1", "cnn2", "cnn1_released", "cnn2_released", "mlp"}
+    assert set(MODELS) == networks | {"linear", "softmax_regression", "logistic_regression"}
+
+
+def test_a_linear_model_of_numbers_returns_one_for_each_example() -> None:
+    module = build("linear", input_shape=(4,), num_classes=0, seed=0, bias=False)
+    assert sum(parameter.numel() for parameter in module.parameters()) == 4
+    assert module(torch.zeros(1, 4)).shape == (1,)
+    assert module(torch.zeros(3, 4)).shape == (3,)
+
+
+def test_logistic_regression_has_the_logistic_loss_and_two_classes() -> None:
+    module = build("logistic_regression", input_shape=(4,), num_classes=2, seed=0)
+    inputs, targets = torch.randn(5, 4), torch.tensor([0, 1, 1, 0, 1])
+    score = module[1](inputs)[:, 0]
+    by_torch = functional.binary_cross_entropy_with_logits(score, targets.float())
+    torch.testing.assert_close(functional.cross_entropy(module(inputs), targets), by_torch)
+    with pytest.raises(InputError, match="tells two classes apart, the data has 10; list those of class 1"):
+        _build("logistic_regression")
 
 
 @pytest.mark.parametrize(("name", "shape"), [("cnn1_released", GREY), ("cnn2_released", COLOUR)])

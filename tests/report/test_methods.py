@@ -86,7 +86,7 @@ def test_a_curve_goes_on_with_the_seeds_that_are_left_and_its_cost_never_falls(t
     np.testing.assert_allclose(method.curve.mean, [0.3, 0.4, 0.9])
     np.testing.assert_array_equal(method.curve.seeds, [2, 1, 1])
     np.testing.assert_array_equal(method.curve.totals["bytes_up"], [1000, 2000, 3000])
-    low, high = method.curve.band()
+    low, high = method.curve.band(method.metric)
     np.testing.assert_allclose(high[1:], method.curve.mean[1:])  # one seed has no spread
     assert (low <= high).all()
 

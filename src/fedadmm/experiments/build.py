@@ -1,8 +1,10 @@
 """From an experiment's names to the objects of a simulation."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.nn import functional
 
 from fedadmm.core.errors import InputError
@@ -10,11 +12,18 @@ from fedadmm.core.naming import import_named
 from fedadmm.core.seeds import torch_seed
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
+from fedadmm.data.quadratic import quadratic
+from fedadmm.data.recast import in_float_type, two_classes
 from fedadmm.data.validation import hold_out
-from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.experiment import DataSettings, Experiment
 from fedadmm.experiments.simulation import OpenStore, ParticipationRule, Simulation
-from fedadmm.learning.evaluation import Loss
+from fedadmm.learning.evaluation import Loss, least_squares
 from fedadmm.learning.models import build
+
+MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {
+    "synthetic": synthetic,
+    "quadratic": quadratic,
+}
 
 
 def simulation_of(
@@ -30,6 +39,7 @@ def simulation_of(
             input_shape=tuple(data.client(0).inputs.shape[1:]),
             num_classes=data.num_classes,
             seed=torch_seed(experiment.seed, "model"),
+            like=data.client(0).inputs,
             **model.options,
         ),
         data=data,
@@ -38,6 +48,8 @@ def simulation_of(
         seed=experiment.seed,
         weighting=experiment.weighting,
         loss=_loss(model.loss),
+        l2=model.l2 or 0.0,
+        metric=experiment.metric or "accuracy",
         metrics={name: import_named(path, what="metric") for name, path in model.metrics.items()},
         devices=import_named(experiment.devices, what="devices")() if experiment.devices else None,
         device=experiment.device,
@@ -51,19 +63,14 @@ def simulation_of(
 def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> PartitionedData | GeneratedData:
     """Return the data of an experiment, dealt to its clients."""
     settings = experiment.data
-    if settings.name == "synthetic":
-        if settings.num_clients is None or settings.partition != "natural":
-            raise InputError(
-                f'data "synthetic" with num_clients={settings.num_clients} and partition {settings.partition!r}: '
-                'it is made client by client; give num_clients, and partition = "natural"'
-            )
-        if settings.normalisation is not None or settings.validation is not None:
-            raise InputError('data "synthetic" is taken as it is; leave out normalisation and validation')
-        return synthetic(num_clients=settings.num_clients, seed=experiment.seed)
+    if settings.name in MADE:
+        return _made(settings, seed=experiment.seed)
+    if settings.options:
+        raise InputError(f'data "{settings.name}" takes no options; they are for {", ".join(MADE)}')
     dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
     if settings.validation is not None:
         dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
-    return federate(
+    data = federate(
         dataset,
         num_clients=settings.num_clients,
         partition=settings.partition,
@@ -71,6 +78,21 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
         alpha=settings.alpha,
         seed=experiment.seed,
     )
+    if settings.positive is not None:
+        data = two_classes(data, positive=settings.positive)
+    return data if settings.float_type is None else in_float_type(data, getattr(torch, settings.float_type))
+
+
+def _made(settings: DataSettings, *, seed: int) -> PartitionedData | GeneratedData:
+    if settings.num_clients is None or settings.partition != "natural":
+        raise InputError(
+            f'data "{settings.name}" with num_clients={settings.num_clients} and partition {settings.partition!r}: '
+            'it is made client by client; give num_clients, and partition = "natural"'
+        )
+    for key in ("normalisation", "validation", "positive", "float_type"):
+        if getattr(settings, key) is not None:
+            raise InputError(f'data "{settings.name}" is taken as it is; leave out {key}')
+    return MADE[settings.name](num_clients=settings.num_clients, seed=seed, **settings.options)
 
 
 def _participation(rule: float | tuple[float, ...] | str) -> ParticipationRule:
@@ -84,9 +106,12 @@ def _loss(name: str) -> Loss:
     if ":" in name:
         function: Loss = import_named(name, what="loss")
         return function
+    if name == "least_squares":
+        return least_squares
     if not hasattr(functional, name):
         raise InputError(
-            f'loss={name!r} is unknown; use a function of torch.nn.functional or "package.module:function"'
+            f"loss={name!r} is unknown; use least_squares, a function of torch.nn.functional or "
+            '"package.module:function"'
         )
     found: Loss = getattr(functional, name)
     return found

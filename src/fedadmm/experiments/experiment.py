@@ -17,6 +17,7 @@ from fedadmm.core.naming import import_named
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
 from fedadmm.engine import EngineName
+from fedadmm.experiments.records import MetricName
 from fedadmm.experiments.simulation import Weighting
 from fedadmm.learning.local import Local
 
@@ -26,8 +27,19 @@ class ModelSettings(Settings):
 
     name: str = "mlp"
     options: dict[str, Any] = Field(default_factory=dict)  # further arguments of the model's function
-    loss: str = "cross_entropy"  # a function of torch.nn.functional, or "package.module:function"
+    # "least_squares", a function of torch.nn.functional, or "package.module:function"
+    loss: str = "cross_entropy"
+    l2: float | None = (
+        None  # a term l2/2 |w|^2 of every client's objective; unlike weight_decay, every gradient has it
+    )
     metrics: dict[str, str] = Field(default_factory=dict)  # name = "package.module:function"
+
+    @field_validator("l2")
+    @classmethod
+    def _check_l2(cls, value: float | None) -> float | None:
+        if value is not None and not 0 <= value < float("inf"):
+            raise InputError(f"l2={value} is out of range; use a number from 0 on, such as 0.01")
+        return value
 
 
 class DataSettings(Settings):
@@ -42,6 +54,12 @@ class DataSettings(Settings):
     validation: float | None = (
         None  # share of the training examples that takes the place of the test examples
     )
+
+    positive: tuple[int, ...] | None = None  # classes that become class 1, all others class 0
+    float_type: Literal["float32", "float64"] | None = None  # of inputs and model; None: the data's own
+    options: dict[str, Any] = Field(
+        default_factory=dict
+    )  # of "quadratic": dimension, condition, heterogeneity
 
     _check_counts = field_validator("num_clients", "shards_per_client")(at_least_one)
 
@@ -61,7 +79,10 @@ class Experiment(Settings):
     label: str | None = None  # what a comparison calls it; the algorithm's name if None
     seed: int = 0
     rounds: int = 60
-    target: float | None = None  # test accuracy at which a run has arrived
+    metric: MetricName | None = (
+        None  # what a run is judged by: test accuracy, or "distance" to a convex optimum
+    )
+    target: float | None = None  # value of the metric at which a run has arrived
     stop_at_target: bool = False
     participation: float | tuple[float, ...] | str = 0.1
     weighting: Weighting = "equal"
@@ -89,9 +110,14 @@ class Experiment(Settings):
 
     @field_validator("target")
     @classmethod
-    def _check_target(cls, value: float | None) -> float | None:
+    def _check_target(cls, value: float | None, info: Any) -> float | None:
         if value is not None and not 0 < value <= 1:
-            raise InputError(f"target={value} is no accuracy; use a number above 0 and up to 1, such as 0.9")
+            metric, such = (
+                ("distance", "1e-6") if info.data.get("metric") == "distance" else ("accuracy", "0.9")
+            )
+            raise InputError(
+                f"target={value} is no {metric}; use a number above 0 and up to 1, such as {such}"
+            )
         return value
 
     @field_validator("name", "label")

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from fedadmm.core.round import Tally
+
+MetricName = Literal["accuracy", "distance"]  # what a run is judged by: high, or low
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,35 @@ class Record:
         )
 
 
-def round_of_arrival(records: Sequence[Record], target: float | None) -> int | None:
-    """Return the first round whose accuracy reached the target, None if none did."""
+def score_of(record: Record, metric: MetricName | None = None) -> float | None:
+    """Return what a round is judged by: the test accuracy, or the distance to the optimum."""
+    return record.metrics.get("distance") if metric == "distance" else record.accuracy
+
+
+def best_of(records: Sequence[Record], metric: MetricName | None = None) -> float | None:
+    """Return the best score of some rounds, None if they have none."""
+    scores = [score for record in records if (score := score_of(record, metric)) is not None]
+    return (min if metric == "distance" else max)(scores, default=None)
+
+
+def score_text(score: float | None, metric: MetricName | None = None) -> str:
+    """Return a score with its name, such as accuracy 0.912 or distance 3.1e-05; nothing if there is none."""
+    if score is None:
+        return ""
+    return f"distance {score:.1e}" if metric == "distance" else f"accuracy {score:.3f}"
+
+
+def round_of_arrival(
+    records: Sequence[Record], target: float | None, metric: MetricName | None = None
+) -> int | None:
+    """Return the first round whose score reached the target, None if none did."""
     if target is None:
         return None
-    return next((r.round for r in records if r.accuracy is not None and r.accuracy >= target), None)
+    for record in records:
+        score = score_of(record, metric)
+        if score is not None and (score <= target if metric == "distance" else score >= target):
+            return record.round
+    return None
 
 
 def has_diverged(records: Sequence[Record]) -> bool:

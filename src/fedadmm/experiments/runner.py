@@ -106,5 +106,6 @@ def identity_of(experiment: Experiment) -> dict[str, str]:
 
 def has_ended(experiment: Experiment, history: Sequence[Record]) -> bool:
     """Return whether no round is left: all were played, the target it stops at was reached, or it diverged."""
-    arrived = experiment.stop_at_target and round_of_arrival(history, experiment.target) is not None
+    arrival = round_of_arrival(history, experiment.target, experiment.metric)
+    arrived = experiment.stop_at_target and arrival is not None
     return len(history) >= experiment.rounds or has_diverged(history) or arrived

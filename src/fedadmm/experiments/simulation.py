@@ -22,7 +22,7 @@ from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
-from fedadmm.experiments.records import Record, has_diverged
+from fedadmm.experiments.records import MetricName, Record, has_diverged
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
 from fedadmm.learning.flat import independent_copy
 from fedadmm.learning.local import Local
@@ -94,7 +94,9 @@ class Simulation:
         seed: int,
         weighting: Weighting = "equal",
         loss: Loss = functional.cross_entropy,
+        l2: float = 0.0,
         metrics: Mapping[str, Metric] | None = None,
+        metric: MetricName = "accuracy",
         devices: Mapping[str, Sequence[float]] | None = None,
         device: str | torch.device = "cpu",
         engine: EngineName = "workers",
@@ -130,11 +132,13 @@ class Simulation:
                 loss=loss,
                 metrics=metrics,
                 seed=seed,
+                l2=l2,
                 device=device,
             )
             self.engine = choose(engine, algorithm, self._task)
             initial = self._task.model.weights.clone()
             probe_upload(algorithm, algorithm.download(algorithm.init_server(initial)), initial)
+            self.optimum = self._task.optimum(weights) if metric == "distance" else None
         server = algorithm.init_server(initial)
         kinds = kinds_of(algorithm, initial)
         # Last: a mistake in the settings must be found before anything is written.
@@ -211,7 +215,10 @@ class Simulation:
 
     def _scores(self, progress: Progress) -> dict[str, float]:
         with one_thread():
-            return self._engine.evaluate(self.algorithm.download(progress.server), buffers=progress.buffers)
+            scores = self._engine.evaluate(self.algorithm.download(progress.server), buffers=progress.buffers)
+        if self.optimum is not None:
+            scores["distance"] = self.optimum.distance(progress.server.theta)
+        return scores
 
     def assignments(self, round: int) -> list[Assignment]:
         """Return who takes part in a round and what each does, without playing the rounds before it."""
@@ -289,4 +296,5 @@ def _module(model: str | nn.Module | ModelFunction, data: FederatedData, *, seed
         input_shape=tuple(data.client(0).inputs.shape[1:]),
         num_classes=data.num_classes,  # type: ignore[attr-defined]
         seed=torch_seed(seed, "model"),
+        like=data.client(0).inputs,
     )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper.methods import FEDPROX_RHOS, LEARNING_RATES
 from fedadmm.experiments.paper.tuned import Values, with_values
@@ -60,6 +61,11 @@ def search(
 
     rounds: how far the two finalists of four candidates are trained; every method gets the rounds that this takes.
     """
+    if experiment.metric == "distance":
+        raise InputError(
+            'metric = "distance" is to the optimum of all training examples, and tuning holds some of them out; '
+            "leave metric out to tune by accuracy"
+        )
     stages = rungs(len(candidates), budget=4 * (rounds // 2) + 2 * (rounds - rounds // 2))
     left = list(candidates)
     dropped: list[Trial] = []

@@ -22,6 +22,14 @@ def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return (outputs.argmax(dim=1) == targets).double().mean()
 
 
+def least_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return half the mean squared gap: to the targets, or where they are classes to 1 at the class and 0 elsewhere."""
+    if targets.is_floating_point():
+        return ((outputs - targets) ** 2).mean() / 2
+    at_class = outputs.gather(1, targets[:, None])
+    return ((outputs**2).sum(dim=1, keepdim=True) - 2 * at_class + 1).mean() / 2
+
+
 class Scores(NamedTuple):
     """The loss and the metrics of some examples, as means."""
 

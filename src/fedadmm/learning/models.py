@@ -1,4 +1,4 @@
-"""The paper's networks, its released code's, and two small ones; any other comes from the user."""
+"""The paper's networks, its released code's, and small ones, some convex; any other comes from the user."""
 
 import inspect
 import math
@@ -15,6 +15,29 @@ from fedadmm.core.naming import import_named
 def softmax_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Return one dense layer, whose loss is convex."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))
+
+
+def linear(*, input_shape: tuple[int, ...], num_classes: int, bias: bool = True) -> nn.Module:
+    """Return one dense layer: a score for each class, or one number where targets are numbers."""
+    dense = nn.Linear(math.prod(input_shape), num_classes or 1, bias=bias)
+    return nn.Sequential(nn.Flatten(), dense, *([] if num_classes else [nn.Flatten(0)]))
+
+
+class _AgainstZero(nn.Module):
+    """A score for class 1, beside 0 for class 0: their cross entropy is the logistic loss."""
+
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        return nn.functional.pad(scores, (1, 0))
+
+
+def logistic_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return one score for two classes, whose loss is convex."""
+    if num_classes != 2:
+        raise InputError(
+            f"logistic_regression tells two classes apart, the data has {num_classes}; list those of class 1 in "
+            "data.positive, or use softmax_regression"
+        )
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 1), _AgainstZero())
 
 
 def mlp(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -82,7 +105,16 @@ ModelFunction = Callable[..., nn.Module]
 
 MODELS: dict[str, ModelFunction] = {
     function.__name__: function
-    for function in (cnn1, cnn2, cnn1_released, cnn2_released, mlp, softmax_regression)
+    for function in (
+        cnn1,
+        cnn2,
+        cnn1_released,
+        cnn2_released,
+        mlp,
+        linear,
+        softmax_regression,
+        logistic_regression,
+    )
 }
 
 
@@ -92,11 +124,13 @@ def build(
     input_shape: tuple[int, ...],
     num_classes: int,
     seed: int,
+    like: torch.Tensor | None = None,
     **options: Any,
 ) -> nn.Module:
     """Return a model with fresh weights drawn from `seed`, by name, by "package.module:function" or by function.
 
-    A function is given `input_shape` and `num_classes` if it has parameters of these names, and `options`.
+    A function is given `input_shape` and `num_classes` if it has parameters of these names, and `options`. Where the
+    inputs that it is to be like are float64, the model is too.
     """
     if isinstance(model, str):
         if model not in MODELS and ":" not in model:
@@ -115,4 +149,4 @@ def build(
             raise InputError(f"the model cannot be made with {arguments}: {error}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"the model function returned {type(module).__name__}; return a torch.nn.Module")
-    return module
+    return module.double() if like is not None and like.dtype == torch.float64 else module

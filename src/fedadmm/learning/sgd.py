@@ -17,7 +17,7 @@ CHUNK = 1000  # examples of a full gradient that are in memory at once
 
 
 class SGDProblem:
-    """One client's objective in one round: the mean loss of the network over its examples."""
+    """One client's objective in one round: the mean loss of the network over its examples, and l2/2 |w|^2."""
 
     def __init__(
         self,
@@ -28,8 +28,9 @@ class SGDProblem:
         local: Local,
         loss: Loss,
         seed: int,
+        l2: float = 0.0,
     ) -> None:
-        self._model, self._examples, self._loss = model, examples, loss
+        self._model, self._examples, self._loss, self._l2 = model, examples, loss, l2
         self._assignment, self._local, self._seed = assignment, local, seed
         self.round = assignment.round
         self.num_examples = len(examples.targets)
@@ -37,7 +38,8 @@ class SGDProblem:
         self.num_steps = assignment.epochs * -(-self.num_examples // self.batch_size)
         self.learning_rate = local.learning_rate_at(assignment.round)
         self._steps = self._evaluations = 0
-        self._loss_sum = torch.zeros((), device=model.weights.device)
+        float_type = torch.promote_types(model.weights.dtype, torch.float32)
+        self._loss_sum = torch.zeros((), dtype=float_type, device=model.weights.device)
         # Dropout draws from torch's own generator, so give it this client's stream of this round.
         # The CPU's generator is seeded alone there: torch.manual_seed looks for every other device, at 0.2 ms a call.
         seeded = torch.default_generator if model.weights.device.type == "cpu" else torch
@@ -52,7 +54,8 @@ class SGDProblem:
         if rho:
             assert centre is not None
             constant = -rho * centre if constant is None else constant - rho * centre
-        pull = rho + self._local.weight_decay  # of w towards 0; `constant` moves that to the centre
+        decay = self._local.weight_decay + self._l2
+        pull = rho + decay  # of w towards 0; `constant` moves rho's part to the centre
         step = (
             _MomentumStep(model, learning_rate, pull, constant, self._local.momentum)
             if self._local.momentum
@@ -64,9 +67,9 @@ class SGDProblem:
         return model.weights.clone()
 
     def gradient(self, w: Vector) -> Vector:
-        """Return the gradient of the mean loss over all of the client's examples."""
+        """Return the gradient of the objective over all of the client's examples."""
         self._model.load(w)
-        total = torch.zeros_like(w)
+        total = self._l2 * w if self._l2 else torch.zeros_like(w)
         views = self._model.split(total)
         parts = zip(self._examples.inputs.split(CHUNK), self._examples.targets.split(CHUNK), strict=True)
         for inputs, targets in parts:

@@ -52,6 +52,7 @@ class StackedProblem:
         local: Local,
         loss: Loss,
         seed: int,
+        l2: float = 0.0,
     ) -> None:
         """Begin with examples[starts[k] : starts[k] + counts[k]] as those of assignment k."""
         batch_size = int(counts.max()) if local.batch_size == "full" else local.batch_size
@@ -61,7 +62,7 @@ class StackedProblem:
         self.assignments = [assignments[place] for place in order]
         self._starts, self._counts, self._num_steps = starts[order], counts[order], steps[order]
         self._model, self._examples, self._buffers = model, examples, buffers
-        self._local, self._batch_size, self._seed = local, batch_size, seed
+        self._local, self._batch_size, self._seed, self._l2 = local, batch_size, seed, l2
         self._gradients = stacked_gradients(model, loss, input_dims=examples.inputs.ndim - 1)
         self.round = assignments[0].round
         self.learning_rate = local.learning_rate_at(self.round)
@@ -80,7 +81,8 @@ class StackedProblem:
             constant = -rho * centre if dual is None else dual - rho * centre
         weights = self._parts(start)
         constants = None if constant is None else columns(constant, self._model)
-        pull = rho + self._local.weight_decay  # of w towards 0; `constant` moves that to the centre
+        decay = self._local.weight_decay + self._l2
+        pull = rho + decay  # of w towards 0; `constant` moves rho's part to the centre
         step = (
             _MomentumStep(weights, self.learning_rate, pull, constants, self._local.momentum)
             if self._local.momentum
@@ -98,8 +100,8 @@ class StackedProblem:
         return torch.cat(weights, dim=1)
 
     def gradient(self, w: Vector) -> Vector:
-        """Return the gradients of the mean losses over all of each client's examples."""
-        total, weights = self._parts(torch.zeros_like(w)), self._parts(w)
+        """Return the gradients of the objectives over all of each client's examples."""
+        total, weights = self._parts(self._l2 * w if self._l2 else torch.zeros_like(w)), self._parts(w)
         batches = whole_batches(self._starts, self._counts, chunk=CHUNK)
         for k, inputs, targets, shares in _threaded(batches.over(self._examples, like=total[0])):
             part = (shares > 0).sum(dim=1, keepdim=True) / self.num_examples[:k]  # of a client's examples

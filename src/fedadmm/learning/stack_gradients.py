@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fedadmm.core.errors import InputError
 from fedadmm.data.examples import Examples
-from fedadmm.learning.evaluation import Loss
+from fedadmm.learning.evaluation import Loss, least_squares
 from fedadmm.learning.flat import FlatModel
 
 Tensors = Sequence[torch.Tensor]
@@ -38,10 +38,10 @@ _REMEDY = 'use engine = "workers"'
 
 def stacked_gradients(model: FlatModel, loss: Loss, *, input_dims: int) -> Gradients:
     """Return the gradients of a network: batched matrix products if it is dense, torch.func for any other."""
-    layers = _dense_layers(model, input_dims=input_dims)
+    layers = _dense_layers(model, input_dims=input_dims, may_flatten=loss is least_squares)
     if layers is None:
-        return _through_any(model, _each(loss))
-    return _through_dense(layers, _cross_entropy if loss is functional.cross_entropy else _any_loss(loss))
+        return _through_any(model, loss_of_each(loss))
+    return _through_dense(layers, _HEADS[loss] if loss in _HEADS else _any_loss(loss))
 
 
 def columns(flat: torch.Tensor, model: FlatModel) -> Sequence[torch.Tensor]:
@@ -56,7 +56,7 @@ def split(weights: torch.Tensor, model: FlatModel) -> list[torch.Tensor]:
     return [part.view(len(weights), *p.shape) for part, p in zip(parts, model.parameters, strict=True)]
 
 
-def _each(loss: Loss) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+def loss_of_each(loss: Loss) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return the loss of each example, [N]: a loss is a mean over examples, so that of one example is its own."""
     if loss is functional.cross_entropy:
         return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
@@ -110,8 +110,24 @@ def _cross_entropy(
     return sums, slope.mul_(shares.unsqueeze(1))
 
 
+def _least_squares(
+    outputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the sums and their slope in closed form: the gaps to the targets, or to one-hot classes."""
+    if targets.is_floating_point():
+        gaps = outputs - targets.unsqueeze(1)
+    else:
+        places = targets.unsqueeze(1)
+        gaps = outputs.scatter_add(1, places, outputs.new_full((), -1.0).expand(places.shape))
+    slope = gaps * shares.unsqueeze(1)
+    return (gaps * slope).sum(dim=(1, 2)) / 2, slope
+
+
+_HEADS: dict[Loss, Head] = {functional.cross_entropy: _cross_entropy, least_squares: _least_squares}
+
+
 def _any_loss(loss: Loss) -> Head:
-    losses = _each(loss)
+    losses = loss_of_each(loss)
 
     def head(
         outputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor
@@ -144,11 +160,13 @@ def _through_any(model: FlatModel, losses: Callable[..., torch.Tensor]) -> Gradi
     return gradients
 
 
-def _dense_layers(model: FlatModel, *, input_dims: int) -> list[nn.Module] | None:
+def _dense_layers(model: FlatModel, *, input_dims: int, may_flatten: bool) -> list[nn.Module] | None:
     """Return the layers of a plain sequence of dense and elementwise ones, None if the network is anything else."""
     if type(model.module) is not nn.Sequential:
         return None
     layers = list(model.module)
+    if may_flatten and len(layers) > 1 and _is_flat_end(layers[-1], layers[-2]):
+        layers = layers[:-1]
     if layers and type(layers[0]) is nn.Flatten and (layers[0].start_dim, layers[0].end_dim) == (1, -1):
         layers = layers[1:]
     elif input_dims != 1:
@@ -158,6 +176,12 @@ def _dense_layers(model: FlatModel, *, input_dims: int) -> list[nn.Module] | Non
     own = [parameter for layer in layers for parameter in layer.parameters()]
     same = len(own) == len(model.parameters) and all(map(_is, own, model.parameters))
     return layers if same else None
+
+
+def _is_flat_end(last: nn.Module, before: nn.Module) -> bool:
+    """Return whether a network ends in one number for each example, [B, 1] as [B]."""
+    is_flat = type(last) is nn.Flatten and (last.start_dim, last.end_dim) == (0, -1)
+    return is_flat and type(before) is nn.Linear and before.out_features == 1
 
 
 def _has_hooks(layer: nn.Module) -> bool:

@@ -16,6 +16,7 @@ from fedadmm.data.examples import Examples
 from fedadmm.learning.evaluation import Loss, Metric, Scores, batches, combined, score
 from fedadmm.learning.flat import FlatModel, independent_copy
 from fedadmm.learning.local import Local
+from fedadmm.learning.optimum import Objective, Optimum
 from fedadmm.learning.sgd import SGDProblem
 from fedadmm.learning.stack import StackedProblem, stack_size
 from fedadmm.learning.stack_batches import joined
@@ -36,7 +37,7 @@ class FederatedData(Protocol):
 
 
 class LearningTask:
-    """The clients' problems: the mean loss of one network over each client's examples."""
+    """The clients' problems: the mean loss of one network over each client's examples, and l2/2 |w|^2."""
 
     def __init__(
         self,
@@ -47,11 +48,12 @@ class LearningTask:
         loss: Loss,
         metrics: Mapping[str, Metric],
         seed: int,
+        l2: float = 0.0,
         device: str | torch.device = "cpu",
     ) -> None:
         self.model = FlatModel(module, device=device)
         self.data, self._local, self._seed, self._device = data, local, seed, device
-        self._loss, self._metrics = loss, metrics
+        self._loss, self._metrics, self._l2 = loss, metrics, l2
         self._test = [] if data.test is None else batches(self._on_device(data.test))
         self._try_out(self._on_device(data.client(0)))
 
@@ -65,6 +67,7 @@ class LearningTask:
             assignment=assignment,
             local=self._local,
             loss=self._loss,
+            l2=self._l2,
             seed=self._seed,
         )
 
@@ -83,6 +86,7 @@ class LearningTask:
             buffers=buffers,
             local=self._local,
             loss=self._loss,
+            l2=self._l2,
             seed=self._seed,
         )
 
@@ -109,6 +113,11 @@ class LearningTask:
     def check_stackable(self) -> None:
         """Refuse a network or a loss of which no stack can be made."""
         check_stackable(self.model, self._loss, self._on_device(self.data.client(0)))
+
+    def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
+        """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
+        objective = Objective(self.model.module, self.data, loss=self._loss, l2=self._l2, weights=weights)
+        return Optimum(objective, initial=self.model.weights)
 
     def cost(self, assignment: Assignment) -> float:
         """Return the number of example gradients that a client's epochs take, for a fair share of the work."""

@@ -1,4 +1,4 @@
-"""The curves of a section as a figure for paper and page: accuracy against rounds and against what they cost."""
+"""The curves of a section as a figure for paper and page: the score against rounds and against what they cost."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from fedadmm.report.methods import Method
 def accuracy_figure(
     methods: Sequence[Method], *, title: str, axes: Sequence[Axis] = AXES, width: float = 7.2
 ) -> Figure:
-    """Return test accuracy against each of some quantities, a curve per method, a band for its spread.
+    """Return the score against each of some quantities, a curve per method, a band for its spread.
 
     The width in inches is by default that of a page of two columns, as the paper has.
     """
@@ -36,7 +36,9 @@ def accuracy_figure(
         )
         for panel, axis in zip(drawn[0], axes, strict=True):
             _draw(panel, methods, axis)
-        drawn[0][0].set_ylabel("test accuracy")
+        drawn[0][0].set_ylabel(methods[0].metric.title)
+        if methods[0].metric.low:
+            drawn[0][0].set_yscale("log")
         figure.suptitle(_plain(title))
         handles = [Line2D([], [], **_line(method)) for method in methods]
         names = [_plain(method.name) for method in methods]
@@ -56,7 +58,7 @@ def _draw(panel: Axes, methods: Sequence[Method], axis: Axis) -> None:
     for method in methods:
         x, curve = axis.values(method), method.curve
         panel.plot(x, curve.mean, **_line(method))
-        if (band := curve.band()) is not None:
+        if (band := curve.band(method.metric)) is not None:
             panel.fill_between(x, *band, color=method.style.colour, alpha=0.15, linewidth=0)
     target = methods[0].runs[0].target
     if target is not None:

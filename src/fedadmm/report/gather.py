@@ -43,7 +43,7 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
 
 
 def by_setting(runs: Sequence[RunData]) -> list[list[RunData]]:
-    """Return the runs that can be compared with each other (same data, same target), the most numerous first."""
+    """Return the runs that can be compared with each other (same data, metric and target), the most numerous first."""
     settings = [json.dumps(_setting(run), sort_keys=True, default=str) for run in runs]
     return [
         [run for run, own in zip(runs, settings, strict=True) if own == setting]
@@ -72,7 +72,7 @@ def _setting(run: RunData) -> dict[str, Any]:
     for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
         if data.get("partition") != partition:
             data.pop(key, None)
-    return flat({"data": data, "target": run.target})
+    return flat({"data": data, "target": run.target} | ({"metric": run.metric.key} if run.metric.low else {}))
 
 
 def _run_folders(path: Path) -> Iterator[Path]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedadmm.report.metrics import Metric
 from fedadmm.report.runs import RunData
 from fedadmm.report.styles import Style, style_of
 
@@ -27,14 +28,14 @@ class Estimate(NamedTuple):
     mean: float
     spread: float | None
 
-    def text(self, digits: int) -> str:
+    def text(self, metric: Metric) -> str:
         """Return it as text, such as 0.912 ± 0.004."""
-        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
-        return f"{self.mean:.{digits}f}{spread}"
+        spread = "" if self.spread is None else f" ± {metric.text(self.spread)}"
+        return f"{metric.text(self.mean)}{spread}"
 
 
 class Curve(NamedTuple):
-    """A method's accuracy, at the rounds at which any of its seeds has one."""
+    """A method's score, at the rounds at which any of its seeds has one."""
 
     rounds: Array
     mean: Array
@@ -42,11 +43,12 @@ class Curve(NamedTuple):
     seeds: Array  # how many stand behind each mean
     totals: dict[str, Array]  # bytes_up, gradient_evaluations and seconds, added up and averaged over seeds
 
-    def band(self) -> tuple[Array, Array] | None:
-        """Return the mean less and plus its spread, as far as accuracies go; None for a single seed."""
+    def band(self, metric: Metric) -> tuple[Array, Array] | None:
+        """Return the mean less and plus its spread, as far as scores go; None for a single seed."""
         if self.spread is None:
             return None
-        return np.maximum(self.mean - self.spread, 0), np.minimum(self.mean + self.spread, 1)
+        highest = np.inf if metric.low else 1
+        return np.maximum(self.mean - self.spread, 0), np.minimum(self.mean + self.spread, highest)
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Method:
         return float(np.mean(self.arrivals)) if len(self.arrivals) == len(self.runs) else None
 
     @property
+    def metric(self) -> Metric:
+        """What the runs are judged by."""
+        return self.runs[0].metric
+
+    @property
     def is_fedadmm(self) -> bool:
         """Whether the method is FedADMM in any of its forms."""
         return (
@@ -76,13 +83,13 @@ class Method:
 
     @cached_property
     def final(self) -> Estimate | None:
-        """The last accuracy."""
+        """The last score."""
         return estimate([known[-1] for run in self.runs if len(known := _known(run))])
 
     @cached_property
     def best(self) -> Estimate | None:
-        """The highest accuracy of each seed."""
-        return estimate([known.max() for run in self.runs if len(known := _known(run))])
+        """The best score of each seed."""
+        return estimate([self.metric.best(known) for run in self.runs if len(known := _known(run))])
 
     @property
     def status(self) -> str:
@@ -96,12 +103,12 @@ class Method:
     def curve(self) -> Curve:
         """The mean over the seeds that have a round, which may be fewer than all where some stopped early."""
         length = max(len(run.rounds) for run in self.runs)
-        accuracy = _stack([run.accuracy for run in self.runs], length)
-        seeds = np.sum(~np.isnan(accuracy), axis=0)
+        scores = _stack([run.scores for run in self.runs], length)
+        seeds = np.sum(~np.isnan(scores), axis=0)
         kept = np.flatnonzero(seeds)
-        accuracy, seeds = accuracy[:, kept], seeds[kept]
-        mean: Array = np.nansum(accuracy, axis=0) / seeds
-        squares = np.nansum((accuracy - mean) ** 2, axis=0)
+        scores, seeds = scores[:, kept], seeds[kept]
+        mean: Array = np.nansum(scores, axis=0) / seeds
+        squares = np.nansum((scores - mean) ** 2, axis=0)
         # Steps are averaged before they are added up: the total then never falls where a seed ends.
         totals = {
             key: np.cumsum(np.nanmean(_stack([run.steps(key) for run in self.runs], length), axis=0))[kept]
@@ -172,7 +179,7 @@ def _seed(run: RunData) -> str:
 
 
 def _known(run: RunData) -> Array:
-    return run.accuracy[~np.isnan(run.accuracy)]
+    return run.scores[~np.isnan(run.scores)]
 
 
 def _stack(rows: Sequence[Array], length: int) -> Array:

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 
 from fedadmm.report.axes import AXES
 from fedadmm.report.methods import Array, Method, methods_of
+from fedadmm.report.metrics import Metric
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.styles import Style
 from fedadmm.report.table import TEXT_COLUMNS, family_sentence, fastest, report_rows
@@ -69,6 +70,7 @@ def _section(section: Section, number: int, methods: Sequence[Method], published
             f"<span>{_breakable(method.name)}</span></label>"
             for method in methods
         ),
+        metric=escape(methods[0].metric.title.capitalize()),
         table=_table(methods, published),
         notes=_notes(methods, published),
     )
@@ -77,7 +79,9 @@ def _section(section: Section, number: int, methods: Sequence[Method], published
 def _table(methods: Sequence[Method], published: PublishedFor) -> str:
     rows = report_rows(methods, published=published)
     best = fastest(methods)
-    head = "".join(f'<th scope="col"{_aligned(key)}>{escape(_heading(key))}</th>' for key in rows[0])
+    head = "".join(
+        f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0].metric))}</th>' for key in rows[0]
+    )
     lines = []
     for number, (method, row) in enumerate(zip(methods, rows, strict=True)):
         name, *rest = row.items()
@@ -97,7 +101,8 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
     target = methods[0].runs[0].target
     if target is not None:
         notes.append(
-            f"Rounds and upload: until the test accuracy reached {target:g}; N+ means not within N rounds."
+            f"Rounds and upload: until the {methods[0].metric.title} reached {target:g}; "
+            "N+ means not within N rounds."
         )
     if any(len(method.runs) > 1 for method in methods):
         notes.append(
@@ -115,6 +120,7 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
 def _data(methods: Sequence[Method]) -> dict[str, Any]:
     return {
         "target": methods[0].runs[0].target if methods else None,
+        "metric": methods[0].metric._asdict() if methods else None,
         "curves": [_curve(method) for method in methods],
     }
 
@@ -129,13 +135,17 @@ def _curve(method: Method) -> dict[str, Any]:
         "colour": method.style.colour,
         "dash": ",".join(f"{length}px" for length in method.style.dash) or "solid",
         "x": {axis.key: _rounded(axis.values(method)) for axis in AXES},
-        "y": [round(float(value), 4) for value in curve.mean],
-        "spread": None if curve.spread is None else [round(float(value), 4) for value in curve.spread],
+        "y": _seen(curve.mean, method.metric),
+        "spread": None if curve.spread is None else _seen(curve.spread, method.metric),
         "seeds": [int(number) for number in curve.seeds],
         "of": len(method.runs),
         "runs": f"seed {seeds}" if len(method.runs) == 1 else f"seeds {seeds}",
         "experiment": tomli_w.dumps(experiment),
     }
+
+
+def _seen(scores: Array, metric: Metric) -> list[float]:
+    return [float(f"{score:.3e}") if metric.low else round(float(score), 4) for score in scores]
 
 
 def _rounded(values: Array) -> list[float]:
@@ -162,8 +172,8 @@ def _breakable(name: str) -> str:
     return escape(name).replace("_", "_<wbr>")
 
 
-def _heading(key: str) -> str:
-    return {"rounds": "rounds to target", "upload": "upload to target", "final": "final accuracy"}.get(
+def _heading(key: str, metric: Metric) -> str:
+    return {"rounds": "rounds to target", "upload": "upload to target", "final": f"final {metric.key}"}.get(
         key, key
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
+from fedadmm.report.metrics import ACCURACY, DISTANCE, Metric
 
 COUNTED = ("round", "bytes_up", "gradient_evaluations", "seconds")  # what a report adds up
 
@@ -35,8 +36,13 @@ class RunData:
 
     @property
     def target(self) -> float | None:
-        """The test accuracy at which the run has arrived."""
+        """The score at which the run has arrived."""
         return self.experiment.get("target")
+
+    @property
+    def metric(self) -> Metric:
+        """What the run is judged by."""
+        return DISTANCE if self.experiment.get("metric") == "distance" else ACCURACY
 
     @property
     def status(self) -> str:
@@ -47,9 +53,10 @@ class RunData:
         return "finished" if arrived or len(self.rounds) >= self.experiment["rounds"] else "unfinished"
 
     @cached_property
-    def accuracy(self) -> npt.NDArray[np.float64]:
-        """The test accuracy after each round, NaN where there is none."""
-        return np.array([np.nan if r.get("accuracy") is None else r["accuracy"] for r in self.rounds])
+    def scores(self) -> npt.NDArray[np.float64]:
+        """The test accuracy, or the distance to the optimum, after each round; NaN where there is none."""
+        found = [r.get(self.metric.key) for r in self.rounds]
+        return np.array([np.nan if score is None else score for score in found], dtype=np.float64)
 
     def steps(self, key: str) -> npt.NDArray[np.float64]:
         """Return a quantity such as bytes_up, of each round."""
@@ -64,7 +71,7 @@ class RunData:
         """The first round that reached the target, None if none did."""
         if self.target is None or not self.rounds:
             return None
-        reached = np.flatnonzero(self.accuracy >= self.target)
+        reached = np.flatnonzero(self.metric.reached(self.scores, self.target))
         return int(self.rounds[reached[0]]["round"]) if len(reached) else None
 
 
@@ -103,8 +110,9 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
     for number, record in enumerate(rounds, start=1):
         if not isinstance(record, dict) or not all(_is_number(record.get(key)) for key in COUNTED):
             return f"line {number} of rounds.jsonl lacks one of {', '.join(COUNTED)}"
-        if not (record.get("accuracy") is None or _is_number(record["accuracy"])):
-            return f"line {number} of rounds.jsonl has accuracy={record['accuracy']!r}"
+        for key in (ACCURACY.key, DISTANCE.key):
+            if not (record.get(key) is None or _is_number(record[key])):
+                return f"line {number} of rounds.jsonl has {key}={record[key]!r}"
         if not all(isinstance(record.get(key), list) for key in ("clients", "refused")):
             return f"line {number} of rounds.jsonl lacks clients or refused"
     return None

@@ -1,4 +1,4 @@
-"""The table of a comparison: rounds and bytes to the target, final and best accuracy."""
+"""The table of a comparison: rounds and bytes to the target, final and best score."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def format_bytes(number: float) -> str:
 
 
 def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
-    """Return a row per method, as text: rounds and upload to the target, final and best accuracy.
+    """Return a row per method, as text: rounds and upload to the target, final and best score.
 
     Refused clients, the seeds and the status are told only where there is something to tell.
     """
@@ -126,8 +126,8 @@ def _row(method: Method) -> dict[str, str]:
         "method": method.name,
         "rounds": rounds_text(method),
         "upload": format_bytes(float(np.mean(uploads))) if uploads else "-",
-        "final": "-" if method.final is None else method.final.text(3),
-        "best": "-" if method.best is None else method.best.text(3),
+        "final": "-" if method.final is None else method.final.text(method.metric),
+        "best": "-" if method.best is None else method.best.text(method.metric),
         "seeds": str(len(method.runs)),
         "refused": str(sum(len(r["refused"]) for run in method.runs for r in run.rounds)),
         "status": method.status,

@@ -20,8 +20,10 @@ function bytes(number) {
   return `${Number((number / 1000 ** power).toPrecision(3))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }
 
-function hoverText(curve, i) {
-  const spread = curve.spread && curve.seeds[i] > 1 ? ` ± ${curve.spread[i].toFixed(3)}` : "";
+const scoreText = (metric, y) => (metric.low ? y.toExponential(1) : y.toFixed(3));
+
+function hoverText(metric, curve, i) {
+  const spread = curve.spread && curve.seeds[i] > 1 ? ` ± ${scoreText(metric, curve.spread[i])}` : "";
   const seeds = curve.spread ? `<br>${curve.seeds[i]} of ${curve.of} seeds` : "";
   const cost = [
     `round ${curve.x.round[i]}`,
@@ -29,7 +31,8 @@ function hoverText(curve, i) {
     `${curve.x.gradient_evaluations[i].toLocaleString("en")} gradients`,
     `${curve.x.seconds[i]} s`,
   ];
-  return `<b>${plain(curve.name)}</b><br>accuracy ${curve.y[i].toFixed(3)}${spread}<br>${cost.join(" · ")}${seeds}`;
+  const score = `${metric.key} ${scoreText(metric, curve.y[i])}${spread}`;
+  return `<b>${plain(curve.name)}</b><br>${score}<br>${cost.join(" · ")}${seeds}`;
 }
 
 function traces(section, key) {
@@ -39,14 +42,14 @@ function traces(section, key) {
     const line = {
       ...shown, x, y: curve.y, type: "scatter", mode: x.length === 1 ? "markers" : "lines", name: plain(curve.name),
       line: { color: curve.colour, width: 2, dash: curve.dash }, marker: { color: curve.colour },
-      text: curve.y.map((_, i) => hoverText(curve, i)), hovertemplate: "%{text}<extra></extra>",
+      text: curve.y.map((_, i) => hoverText(section.metric, curve, i)), hovertemplate: "%{text}<extra></extra>",
     };
     if (!curve.spread) return [line];
     const band = {
       ...shown, type: "scatter", mode: "lines", hoverinfo: "skip", fill: "toself", line: { width: 0 },
       fillcolor: translucent(curve.colour), x: [...x, ...x.toReversed()],
       y: [
-        ...curve.y.map((y, i) => Math.min(1, y + curve.spread[i])),
+        ...curve.y.map((y, i) => Math.min(section.metric.low ? Infinity : 1, y + curve.spread[i])),
         ...curve.y.map((y, i) => Math.max(0, y - curve.spread[i])).toReversed(),
       ],
     };
@@ -57,7 +60,8 @@ function traces(section, key) {
 function layout(section, key) {
   const [text, grid] = [css("--text"), css("--line")];
   const axis = { gridcolor: grid, linecolor: grid, zeroline: false, color: text, automargin: true };
-  const target = section.target;
+  const { target, metric } = section;
+  const place = metric.low && target !== null ? Math.log10(target) : target; // of a text on an axis of powers of ten
   return {
     showlegend: false, hovermode: "closest", dragmode: coarse.matches ? false : "zoom",
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: "inherit", size: 13, color: text },
@@ -68,13 +72,16 @@ function layout(section, key) {
       ...axis, title: { text: AXES[key].title }, tickformat: AXES[key].format,
       ticksuffix: AXES[key].suffix || "", rangemode: "tozero", nticks: 7,
     },
-    yaxis: { ...axis, title: { text: "test accuracy" } },
+    yaxis: {
+      ...axis, title: { text: metric.title }, type: metric.low ? "log" : "linear",
+      exponentformat: metric.low ? "power" : "B",
+    },
     shapes: target === null ? [] : [{
       type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target,
       line: { color: css("--quiet"), width: 1, dash: "dot" },
     }],
     annotations: target === null ? [] : [{
-      text: `target ${target}`, xref: "paper", x: 0, xanchor: "left", y: target, yanchor: "bottom",
+      text: `target ${target}`, xref: "paper", x: 0, xanchor: "left", y: place, yanchor: "bottom",
       showarrow: false, font: { color: css("--quiet"), size: 12 }, bgcolor: css("--background"), opacity: 0.85,
     }],
   };
