@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedadmm.core.round import Tally
@@ -30,7 +30,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain table; the user's metrics stand beside ours, and who was lost only where somebody was."""
-        table: dict[str, Any] = asdict(self)
+        table = dict(vars(self))
         metrics: dict[str, Any] = table.pop("metrics")
         if not self.lost:
             del table["lost"]
