@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from fedadmm.algorithms import ALGORITHMS, FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, Scaffold
+from fedadmm.algorithms import (
+    ALGORITHMS,
+    FedAdam,
+    FedADMM,
+    FedADMMReleased,
+    FedAvg,
+    FedDyn,
+    FedProx,
+    FedYogi,
+    Scaffold,
+)
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.schedules import Constant, Cosine, Step
 
@@ -32,4 +42,6 @@ METHODS: dict[str, Algorithm[Any, Any, Any]] = {
     "feddyn, seen": FedDyn(over="seen"),
     "feddyn, rising": FedDyn(rho=RISING),
     "feddyn, seen, rising": FedDyn(rho=RISING, over="seen"),
+    "fedadam, with scaffold": FedAdam(eta=0.1, tau=0.1, inner=Scaffold()),
+    "fedyogi, with fedadmm_released": FedYogi(eta=0.1, inner=FedADMMReleased(rho=RISING)),
 }

@@ -7,7 +7,19 @@ result = fedadmm.simulate(fedadmm.FedDyn(), model="mlp", data=data, rounds=60)
 
 from importlib.metadata import version
 
-from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
+from fedadmm.algorithms import (
+    FedAdam,
+    FedADMM,
+    FedADMMReleased,
+    FedAvg,
+    FedAvgM,
+    FedDyn,
+    FedNova,
+    FedProx,
+    FedSGD,
+    FedYogi,
+    Scaffold,
+)
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices
@@ -32,10 +44,14 @@ __all__ = [
     "Experiment",
     "FedADMM",
     "FedADMMReleased",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
     "FedDyn",
+    "FedNova",
     "FedProx",
     "FedSGD",
+    "FedYogi",
     "GeneratedData",
     "InputError",
     "Local",

@@ -6,7 +6,19 @@ from typing import Any
 import pytest
 import torch
 
-from fedadmm.algorithms import ALGORITHMS, FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, Scaffold
+from fedadmm.algorithms import (
+    ALGORITHMS,
+    FedAdam,
+    FedADMM,
+    FedADMMReleased,
+    FedAvg,
+    FedAvgM,
+    FedDyn,
+    FedNova,
+    FedProx,
+    FedYogi,
+    Scaffold,
+)
 from fedadmm.core.errors import InputError
 from fedadmm.core.messages import num_bytes
 from fedadmm.core.schedules import Constant, Cosine, Step
@@ -20,7 +32,7 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
     assert is_dataclass(one)
     assert one == other
     assert hash(one) == hash(other)
-    assert eval(repr(one), {algorithm.__name__: algorithm, "Step": Step}) == one
+    assert eval(repr(one), {algorithm.__name__: algorithm, "Step": Step, "FedAvg": FedAvg}) == one
     for field in fields(one):
         with pytest.raises(FrozenInstanceError):
             setattr(one, field.name, 1.0)
@@ -53,6 +65,17 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedDyn(rho=Constant(0.0)), "rho=0.0 is out of range"),
         (lambda: FedDyn(over="few"), 'over=\'few\' is unknown; use "all" or "seen"'),
         (lambda: Scaffold(eta=0.0), "eta=0.0 is out of range"),
+        (lambda: FedNova(eta=0.0), "eta=0.0 is out of range"),
+        (lambda: FedAvgM(beta=1.0), "beta=1.0 is out of range; use a number from 0 to below 1"),
+        (lambda: FedAdam(beta_1="much"), "beta_1='much' is out of range"),
+        (lambda: FedYogi(tau=0.0), "tau=0.0 is out of range"),
+        (
+            lambda: FedAdam(inner="fedprox"),
+            "inner='fedprox' is no algorithm; write inner = {name = \"fedprox\"",
+        ),
+        (lambda: FedAdam(inner=FedDyn()), "FedDyn's server does more than add its clients' mean step"),
+        (lambda: FedAvgM(inner=FedADMM()), "use FedAvgM with FedAvg, FedProx or another that uploads a step"),
+        (lambda: FedYogi(inner=FedAvgM()), "FedAvgM's server does more"),
     ],
 )
 def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: str) -> None:
@@ -61,17 +84,20 @@ def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: 
     assert sentence in str(caught.value)
 
 
-def test_only_scaffold_has_no_room_for_momentum_and_weight_decay() -> None:
-    assert [name for name, algorithm in ALGORITHMS.items() if algorithm.plain_sgd_only] == ["scaffold"]
+def test_only_scaffold_and_fednova_have_no_room_for_momentum_and_weight_decay() -> None:
+    names = [name for name, algorithm in ALGORITHMS.items() if algorithm().plain_sgd_only]
+    assert names == ["scaffold", "fednova"]
+    assert FedAdam(inner=Scaffold()).plain_sgd_only
 
 
 @pytest.mark.parametrize(
     ("name", "up", "down"),
-    # In vectors of d numbers. SCAFFOLD sends and receives its control variates too; FedDyn's y_sum stays at home.
-    [(name, 1, 1) for name in ("fedadmm", "fedadmm_released", "fedsgd", "fedavg", "fedprox", "feddyn")]
-    + [("scaffold", 2, 2)],
+    # In vectors of d numbers. SCAFFOLD sends and receives its control variates too, FedNova sends one number more;
+    # FedDyn's y_sum and what a server optimizer remembers stay at home.
+    [(name, 1, 1) for name in ALGORITHMS if name not in ("scaffold", "fednova")]
+    + [("scaffold", 2, 2), ("fednova", 1 + 1 / 6, 1)],
 )
-def test_the_cost_of_a_round_is_the_size_of_its_messages(name: str, up: int, down: int) -> None:
+def test_the_cost_of_a_round_is_the_size_of_its_messages(name: str, up: float, down: float) -> None:
     d, num_active = 6, 3
     play = Play(ALGORITHMS[name](), heterogeneous(5, d), torch.zeros(d).double(), num_clients=5)
     tally = play.round([0, 2, 4])

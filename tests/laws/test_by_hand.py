@@ -12,12 +12,16 @@ import torch
 
 from fedadmm.algorithms import (
     ALGORITHMS,
+    FedAdam,
     FedADMM,
     FedADMMReleased,
     FedAvg,
+    FedAvgM,
     FedDyn,
+    FedNova,
     FedProx,
     FedSGD,
+    FedYogi,
     Scaffold,
     fedadmm,
     fedadmm_released,
@@ -70,6 +74,27 @@ DYN: dict[str, Any] = {
     "server": feddyn.Server(v(1.0), v(10.0)),
     "states": (feddyn.Client(v(-1.0)), feddyn.Client(v(7.0))),
 }
+# Two steps of 1/2 on f + (c - c_i) w, with c = 1/2.
+# c_0 = 1: 1 - (-2 - 1/2)/2 = 9/4; 9/4 - (-3/4 - 1/2)/2 = 23/8. c_0 = 1 - 1/2 - 15/8 = -11/8, a change of -19/8.
+# c_1 = 0: 1 - (3 + 1/2)/2 = -3/4; -3/4 - (-9/4 + 1/2)/2 = 1/8. c_1 = 0 - 1/2 + 7/8 = 3/8, a change of 3/8.
+# The mean step is (15/8 - 7/8)/2 = 1/2, the mean change -1, of which c takes 2/4.
+SCAFFOLD: dict[str, Any] = {
+    "server": scaffold.Server(v(1.0), v(0.5)),
+    "states": (scaffold.Client(v(1.0)), scaffold.Client(v(0.0))),
+    "uploads": ((1.875, -2.375), (-0.875, 0.375)),
+    "states_after": ((-1.375,), (0.375,)),
+    "num_steps": 2,
+}
+# w = 3 and 0.
+STEPS: dict[str, Any] = {**NO_STATE, "uploads": ((2.0,), (-1.0,))}
+ADAPTIVE: dict[str, Any] = {"eta": 2.0, "beta_1": 0.5, "beta_2": 0.5, "tau": 0.5}
+
+
+def _remembering(*, m: float, v: float) -> dict[str, Any]:
+    """Return FedAvg's round with a server that remembers m and v."""
+    server = FedAdam().init_server(torch.ones(1).double())
+    return {**STEPS, "server": server._replace(m=m + 0 * server.m, v=v + 0 * server.v)}
+
 
 BY_HAND = {
     "FedADMM, eta 1": Hand(FedADMM(rho=2.0, eta=1.0), **ADMM, server_after=(2.0,)),
@@ -128,23 +153,39 @@ BY_HAND = {
     ),
     # Gradients 1 (1 - 3) = -2 and 3 (1 - 0) = 3, times -1/2; the mean is -1/4.
     "FedSGD": Hand(FedSGD(), **NO_STATE, uploads=((1.0,), (-1.5,)), server_after=(0.75,)),
-    # w = 3 and 0.
-    "FedAvg": Hand(FedAvg(), **NO_STATE, uploads=((2.0,), (-1.0,)), server_after=(1.5,)),
-    "FedAvg, eta 2": Hand(FedAvg(eta=2.0), **NO_STATE, uploads=((2.0,), (-1.0,)), server_after=(2.0,)),
+    "FedAvg": Hand(FedAvg(), **STEPS, server_after=(1.5,)),
+    "FedAvg, eta 2": Hand(FedAvg(eta=2.0), **STEPS, server_after=(2.0,)),
     # w = (3 + 2)/3 and 2/5: steps 2/3 and -3/5, with a mean of 1/30.
     "FedProx": Hand(FedProx(rho=2.0), **NO_STATE, uploads=((2 / 3,), (-0.6,)), server_after=(1 + 1 / 30,)),
-    # Two steps of 1/2 on f + (c - c_i) w, with c = 1/2.
-    # c_0 = 1: 1 - (-2 - 1/2)/2 = 9/4; 9/4 - (-3/4 - 1/2)/2 = 23/8. c_0 = 1 - 1/2 - 15/8 = -11/8, a change of -19/8.
-    # c_1 = 0: 1 - (3 + 1/2)/2 = -3/4; -3/4 - (-9/4 + 1/2)/2 = 1/8. c_1 = 0 - 1/2 + 7/8 = 3/8, a change of 3/8.
-    # The mean step is (15/8 - 7/8)/2 = 1/2, the mean change -1, of which c takes 2/4.
-    "Scaffold": Hand(
-        Scaffold(eta=2.0),
-        server=scaffold.Server(v(1.0), v(0.5)),
-        states=(scaffold.Client(v(1.0)), scaffold.Client(v(0.0))),
-        uploads=((1.875, -2.375), (-0.875, 0.375)),
-        states_after=((-1.375,), (0.375,)),
-        server_after=(2.0, 0.0),
+    "Scaffold": Hand(Scaffold(eta=2.0), **SCAFFOLD, server_after=(2.0, 0.0)),
+    # Two steps of 1/2: 1 + 1 + 1/2 = 5/2 and 1 - 3/2 + 3/4 = 1/4, so d = (3/2)/2 and (-3/4)/2, with a mean of 3/16.
+    "FedNova": Hand(
+        FedNova(eta=2.0),
+        **NO_STATE,
+        uploads=((0.75, 2.0), (-0.375, 2.0)),
+        server_after=(1 + 2 * 2 * 3 / 16,),
         num_steps=2,
+    ),
+    # FedAvg's mean step is 1/2, so g = -1/2. v = -1/2 - 1/2, theta = 1 + 1/2.
+    "FedAvgM": Hand(
+        FedAvgM(eta=0.5, beta=0.5),
+        **STEPS | {"server": FedAvgM().init_server(v(1.0))._replace(v=v(-1.0))},
+        server_after=(1.5, -1.0),
+    ),
+    # Scaffold's mean step is 2 (1/2); v = 0 - 1.
+    "FedAvgM, with Scaffold": Hand(
+        FedAvgM(inner=Scaffold(eta=2.0)),
+        **SCAFFOLD | {"server": FedAvgM(inner=Scaffold()).init_server(v(1.0))._replace(c=v(0.5))},
+        server_after=(2.0, 0.0, -1.0),
+    ),
+    # m = 1/2 - 1/4, v = 31/8 + 1/8 = 4, theta = 1 - 2 (1/4) / (2 + 1/2).
+    "FedAdam": Hand(FedAdam(**ADAPTIVE), **_remembering(m=1.0, v=7.75), server_after=(0.8, 0.25, 4.0)),
+    # v = 33/8 - 1/8 = 4: above g^2 it falls by (1/2) g^2, and below it rises by that, to 1/8 + 1/8.
+    "FedYogi, above": Hand(
+        FedYogi(**ADAPTIVE), **_remembering(m=1.0, v=4.125), server_after=(0.8, 0.25, 4.0)
+    ),
+    "FedYogi, below": Hand(
+        FedYogi(**ADAPTIVE), **_remembering(m=1.0, v=0.125), server_after=(0.5, 0.25, 0.25)
     ),
     # 1 - 1/2 + (8/4)/2
     "FedDyn": Hand(FedDyn(rho=2.0), **DYN, **DUALS, server_after=(1.5, 8.0)),

@@ -67,7 +67,7 @@ def _perturbed(value: Any) -> Any:
 
 
 def _differs_clearly(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-    return any(float((a - b).abs().max()) > CLEARLY for a, b in zip(left, right, strict=True))
+    return any(float(torch.as_tensor(a - b).abs().max()) > CLEARLY for a, b in zip(left, right, strict=True))
 
 
 def _silent_fields(method: Algorithm, world: World, *, of: str, problem: Any = lambda p: p) -> list[str]:

@@ -5,7 +5,10 @@ from typing import Any
 from fedadmm.algorithms.fedadmm import FedADMM
 from fedadmm.algorithms.fedadmm_released import FedADMMReleased
 from fedadmm.algorithms.fedavg import FedAvg
+from fedadmm.algorithms.fedavgm import FedAvgM
 from fedadmm.algorithms.feddyn import FedDyn
+from fedadmm.algorithms.fednova import FedNova
+from fedadmm.algorithms.fedopt import FedAdam, FedYogi
 from fedadmm.algorithms.fedprox import FedProx
 from fedadmm.algorithms.fedsgd import FedSGD
 from fedadmm.algorithms.scaffold import Scaffold
@@ -19,6 +22,23 @@ ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
     "fedprox": FedProx,
     "scaffold": Scaffold,
     "feddyn": FedDyn,
+    "fednova": FedNova,
+    "fedavgm": FedAvgM,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
 }
 
-__all__ = ["ALGORITHMS", "FedADMM", "FedADMMReleased", "FedAvg", "FedDyn", "FedProx", "FedSGD", "Scaffold"]
+__all__ = [
+    "ALGORITHMS",
+    "FedADMM",
+    "FedADMMReleased",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedDyn",
+    "FedNova",
+    "FedProx",
+    "FedSGD",
+    "FedYogi",
+    "Scaffold",
+]

@@ -29,6 +29,8 @@ class FedADMMReleased(Algorithm[Server, Client, Upload]):
     rho: Rate = 0.01
     eta: Rate = HALVED_AT_ROUND_60
 
+    uploads_step = True
+
     def __post_init__(self) -> None:
         check_rate("rho", self.rho, positive=True)
         check_rate("eta", self.eta, positive=True)

@@ -29,6 +29,8 @@ class FedAvg(Algorithm[Server, Client, Upload]):
 
     eta: Rate = 1.0
 
+    uploads_step = True
+
     def __post_init__(self) -> None:
         check_rate("eta", self.eta, positive=True)
 

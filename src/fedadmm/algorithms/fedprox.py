@@ -17,6 +17,8 @@ class FedProx(Algorithm[Server, Client, Upload]):
 
     rho: Rate = 0.1
 
+    uploads_step = True
+
     def __post_init__(self) -> None:
         check_rate("rho", self.rho, positive=False)
 

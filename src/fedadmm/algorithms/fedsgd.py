@@ -14,6 +14,8 @@ from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
 class FedSGD(Algorithm[Server, Client, Upload]):
     """One full-batch gradient per active client."""
 
+    uploads_step = True
+
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)
 

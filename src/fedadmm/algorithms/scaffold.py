@@ -36,6 +36,7 @@ class Scaffold(Algorithm[Server, Client, Upload]):
     eta: Rate = 1.0
 
     plain_sgd_only = True  # option II reads the mean gradient off w: a step must be the gradient, no more
+    uploads_step = True
 
     def __post_init__(self) -> None:
         check_rate("eta", self.eta, positive=True)

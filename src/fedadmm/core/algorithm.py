@@ -57,6 +57,7 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
 
     newcomer: Newcomer = "current"  # the theta that init_client is given: theta^0, or the one just downloaded
     plain_sgd_only: bool = False  # True where the mathematics has no room for momentum and weight decay
+    uploads_step: bool = False  # True where all that a server does to theta is to add the clients' mean step
 
     @abstractmethod
     def init_server(self, theta: Vector) -> ServerT:

@@ -150,7 +150,7 @@ class Experiment(Settings):
     def hash(self) -> str:
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
-        table["algorithm"] = {k: float(v) if type(v) is int else v for k, v in table["algorithm"].items()}
+        table["algorithm"] = _with_floats(table["algorithm"])
         for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers"):
             del table[key]
         table["state"] = {"float_type": self.state.float_type}
@@ -190,19 +190,39 @@ def algorithm_from_table(table: dict[str, Any]) -> Algorithm[Any, Any, Any]:
         )
     if not is_dataclass(kind):
         raise InputError(f"{name} is no dataclass; put @dataclass(frozen=True) above it")
-    keys = [field.name for field in fields(kind)]
-    for key in arguments:
-        if key not in keys:
-            raise InputError(f"unknown key {key!r}; {name} has {', '.join(keys) or 'no keys but its name'}")
-    return kind(**{key: rate_from(key, value) for key, value in arguments.items()})
+    defaults = {field.name: field.default for field in fields(kind)}
+    for key, value in arguments.items():
+        if key not in defaults:
+            raise InputError(
+                f"unknown key {key!r}; {name} has {', '.join(defaults) or 'no keys but its name'}"
+            )
+        nested = isinstance(value, dict) and isinstance(defaults[key], Algorithm)
+        arguments[key] = algorithm_from_table(value) if nested else rate_from(key, value)
+    return kind(**arguments)
+
+
+def _is_algorithm(value: Any) -> bool:
+    return isinstance(value, dict) and "name" in value
 
 
 def algorithm_to_table(algorithm: Algorithm[Any, Any, Any]) -> dict[str, Any]:
     """Return the table that describes an algorithm."""
     kind = type(algorithm)
     names = [name for name, known in ALGORITHMS.items() if known is kind]
-    values = {field.name: to_plain(getattr(algorithm, field.name)) for field in fields(algorithm)}  # type: ignore[arg-type]
+    values = {field.name: _plain(getattr(algorithm, field.name)) for field in fields(algorithm)}  # type: ignore[arg-type]
     return {"name": names[0] if names else f"{kind.__module__}:{kind.__qualname__}", **values}
+
+
+def _plain(value: Any) -> Any:
+    return algorithm_to_table(value) if isinstance(value, Algorithm) else to_plain(value)
+
+
+def _with_floats(table: dict[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's table without whole numbers, so that 1 and 1.0 are the same."""
+    return {
+        key: _with_floats(value) if _is_algorithm(value) else float(value) if type(value) is int else value
+        for key, value in table.items()
+    }
 
 
 def _without_none(table: dict[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,6 @@ def _apply(table: Table, changes: Table) -> None:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
                 raise InputError(f"cannot set {key!r}: {part} is {inner!r}, which has no keys")
-        if key == "algorithm.name" and inner.get("name") != value:
+        if path[:1] == ["algorithm"] and last == "name" and inner.get("name") != value:
             inner.clear()  # the keys of one algorithm mean nothing to another
         inner[last] = value

@@ -1,0 +1,45 @@
+"""FedNova: tackling the objective inconsistency problem (Wang et al., NeurIPS 2020), without momentum.
+
+theta  the server's model              w    a client's model after its local training
+tau    a client's number of local steps (tau_i); their mean over the round's clients is the paper's tau_eff
+d      a client's step per local step, (w - theta) / tau_i
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedadmm.algorithms.fedavg import Client, Server
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.schedules import Rate, at, check_rate
+
+
+class Upload(NamedTuple):
+    d: Vector
+    tau: float
+
+
+@dataclass(frozen=True)
+class FedNova(Algorithm[Server, Client, Upload]):
+    """FedAvg in which a client that takes more local steps has no more say: theta <- theta + eta tau_eff mean(d)."""
+
+    eta: Rate = 1.0
+
+    plain_sgd_only = True  # with momentum or weight decay a client's steps do not weigh the same
+    uploads_step = True
+
+    def __post_init__(self) -> None:
+        check_rate("eta", self.eta, positive=True)
+
+    def init_server(self, theta: Vector) -> Server:
+        return Server(theta)
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client()
+
+    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        w = problem.solve(start=server.theta)
+        tau = 1.0 * problem.num_steps
+        return Upload((w - server.theta) / tau, tau), client
+
+    def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
+        return Server(server.theta + at(self.eta, turnout.round) * mean.tau * mean.d)
