@@ -17,6 +17,7 @@ ARROWS = {
     "data": {"core"},
     "state": {"core"},
     "learning": {"core", "data"},
+    "theory": {"core", "learning"},
     "engine": {"core", "learning", "data", "state"},
     "report": {"core"},  # made from run folders, not from code
     "federation": {"core"},

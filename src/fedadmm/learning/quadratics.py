@@ -29,7 +29,7 @@ class Quadratics:
         self.num_examples = tuple(num_examples or [1] * len(targets))
         self.curved = torch.einsum("ijk,ik->ij", self.hessians, self.targets)  # [client, d]: the H_i a_i
         self.inverse = cache(self._inverse)
-        self.smoothness = float(torch.linalg.eigvalsh(self.hessians).max())  # L
+        self.smoothness = float(torch.linalg.eigvalsh(self.hessians).abs().max())  # L
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> "QuadraticProblem":
         """Return a client's problem in a round."""
@@ -42,7 +42,20 @@ class Quadratics:
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the mean objective."""
-        return (torch.einsum("ijk,k->ij", self.hessians, w) - self.curved).mean(dim=0)
+        return self.gradients(w.expand_as(self.targets)).mean(dim=0)
+
+    def gradients(self, w: Vector) -> Vector:
+        """Return each client's gradient at a point of its own, [..., client, d]."""
+        return torch.einsum("ijk,...ik->...ij", self.hessians, w - self.targets)
+
+    def values(self, w: Vector) -> torch.Tensor:
+        """Return each client's objective at a point of its own, [..., client, d]."""
+        return ((w - self.targets) * self.gradients(w)).sum(dim=-1) / 2
+
+    def accuracy(self, client: int, round: int) -> float:
+        """Return the squared norm that a solve leaves of its problem's gradient: none, if it is exact."""
+        assert self.num_steps is None, "the accuracy of gradient steps is not known beforehand"
+        return 0.0
 
     def _inverse(self, client: int, rho: float) -> torch.Tensor:
         hessian = self.hessians[client]

@@ -1,0 +1,20 @@
+"""The analysis of FedADMM (Gong, Li and Freris, ICDE 2022) as functions: what it measures, and what it promises.
+
+t      rounds done: the paper counts rounds from 0       L  the smoothness of every f_i; the Lagrangian is spelt out
+V^t    the optimality gap of equation 7                  epsilon_i  the squared error of a local solve (equation 6)
+"""
+
+from fedadmm.theory.bounds import Constants, constants, theorem_1, theorem_1_from_start
+from fedadmm.theory.lagrangian import Certificate, Gap, Share, certificate_of, share
+
+__all__ = [
+    "Certificate",
+    "Constants",
+    "Gap",
+    "Share",
+    "certificate_of",
+    "constants",
+    "share",
+    "theorem_1",
+    "theorem_1_from_start",
+]

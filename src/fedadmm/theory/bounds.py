@@ -1,0 +1,90 @@
+"""Theorem 1: its condition, its constants, its bound as printed, and a bound that holds from round 0."""
+
+import math
+from typing import NamedTuple
+
+from fedadmm.core.errors import InputError
+
+
+class Constants(NamedTuple):
+    """The constants of Theorem 1."""
+
+    c_1: float
+    c_2: float
+    c_3: float
+
+
+def smallest_rho(smoothness: float) -> float:
+    """Return (1 + sqrt 5) L, which rho must exceed."""
+    return (1 + math.sqrt(5)) * smoothness
+
+
+def descent(*, rho: float, smoothness: float) -> float:
+    """Return by how much a squared step of a client lowers the Lagrangian: (rho - 2L)/2 - 2L^2/rho."""
+    return (rho - 2 * smoothness) / 2 - 2 * smoothness**2 / rho
+
+
+def constants(*, rho: float, smoothness: float, p_min: float) -> Constants:
+    """Return c_1, c_2 and c_3; p_min is the smallest probability with which a client takes part in a round."""
+    if not rho > smallest_rho(smoothness):
+        raise InputError(
+            f"rho={rho:g} is too small for Theorem 1 with L={smoothness:g}; "
+            f"use more than (1 + sqrt 5) L = {smallest_rho(smoothness):g}"
+        )
+    if not 0 < p_min <= 1:
+        raise InputError(f"p_min={p_min:g} is no probability for Theorem 1; use a number above 0 and up to 1")
+    c_1 = p_min * descent(rho=rho, smoothness=smoothness)
+    c_2 = 3 * (smoothness**2 + rho**2) + 2 * (1 + 2 * smoothness**2 / rho**2)
+    c_3 = 3 + 16 / rho**2 + c_2 / c_1 * (rho + 16 * smoothness) / (2 * smoothness * rho)
+    return Constants(c_1, c_2, c_3)
+
+
+def theorem_1(
+    *,
+    rho: float,
+    smoothness: float,
+    p_min: float,
+    num_clients: int,
+    rounds: int,
+    lagrangian: float,
+    lowest: float,
+    epsilon: float = 0.0,
+) -> float:
+    """Return the bound on the mean of V^t / m over `rounds` rounds, the first of which met this Lagrangian.
+
+    It holds if every client was visited before that round. lowest: f*, at most the sum of all f_i anywhere.
+    epsilon: the largest squared error of a local solve, epsilon_max.
+    """
+    c_1, c_2, c_3 = constants(rho=rho, smoothness=smoothness, p_min=p_min)
+    room = lagrangian - lowest + num_clients * epsilon / (2 * smoothness)
+    return c_2 / c_1 * room / (num_clients * rounds) + c_3 * epsilon
+
+
+def theorem_1_from_start(
+    *,
+    rho: float,
+    smoothness: float,
+    p_min: float,
+    num_clients: int,
+    rounds: int,
+    lagrangian: float,
+    lowest: float,
+    gradients: float,
+    epsilon: float = 0.0,
+) -> float:
+    """Return a bound on the same mean that holds from w_i = theta^0 and y_i = 0 on; docs/THEORY.md has the proof.
+
+    gradients: the sum of |grad f_i(theta^0)|^2, the squared error of the duals that nobody has solved for yet.
+    """
+    c_1, c_2, _ = constants(rho=rho, smoothness=smoothness, p_min=p_min)
+    start = c_2 / c_1 * (4 / rho + 1 / (2 * smoothness)) + 8 / (rho**2 * p_min)
+    return start * gradients / (num_clients * rounds) + theorem_1(
+        rho=rho,
+        smoothness=smoothness,
+        p_min=p_min,
+        num_clients=num_clients,
+        rounds=rounds,
+        lagrangian=lagrangian,
+        lowest=lowest,
+        epsilon=epsilon,
+    )
