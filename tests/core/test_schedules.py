@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.schedules import Constant, Cosine, Rate, Step, at, check_rate
+from fedadmm.core.schedules import Constant, Cosine, Power, Rate, Step, at, check_rate
 from fedadmm.core.values import rate_from, to_plain
 
-SCHEDULES = [Constant(0.3), Step(1.0, 0.5, at_round=60), Cosine(0.1, 0.01, length=11)]
+SCHEDULES = [Constant(0.3), Step(1.0, 0.5, at_round=60), Cosine(0.1, 0.01, length=11), Power(0.5, 2)]
 
 
 def test_a_number_and_a_constant_are_the_same_in_every_round() -> None:
@@ -42,6 +42,14 @@ def test_a_cosine_stays_between_its_ends(start: float, end: float, length: int, 
     assert min(start, end) - 1e-12 <= value <= max(start, end) + 1e-12
 
 
+def test_a_power_falls_with_the_round() -> None:
+    # 3 / t^2 in rounds 1, 2, 3 and 10.
+    assert [Power(3.0, 2).at(round) for round in (1, 2, 3, 10)] == pytest.approx([3.0, 0.75, 1 / 3, 0.03])
+    assert [Power(3.0, 0).at(round) for round in (1, 9)] == [3.0, 3.0]
+    with pytest.raises(InputError, match="power=-1 is out of range; use a finite number of at least 0"):
+        Power(3.0, -1)
+
+
 @pytest.mark.parametrize("rate", [0.5, 1, *SCHEDULES], ids=str)
 def test_a_valid_rate_is_accepted(rate: Rate) -> None:
     check_rate("rho", rate, positive=True)
@@ -54,6 +62,7 @@ def test_a_valid_rate_is_accepted(rate: Rate) -> None:
         (-1, False, "rho=-1 is out of range; use a finite number of at least 0"),
         (Step(1.0, 0.0, at_round=2), True, "rho=0.0 is out of range"),
         (Cosine(0.0, 1.0, length=2), True, "rho=0.0 is out of range"),
+        (Power(0.0, 2), True, "rho=0.0 is out of range"),
         (Constant(math.inf), False, "rho=inf is out of range"),
         (None, False, "rho=None is neither a number nor a schedule; use a number such as 0.1"),
         (False, False, "rho=False is neither a number nor a schedule"),

@@ -71,7 +71,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
         ({"local": {"epochs": "5..1"}}, r"in \[local\]: epochs='5..1' is no range"),
         ({"local": {"learning_rate": -1}}, r"in \[local\]: learning_rate=-1 is out of range"),
         ({"local": {"momentum": 1.0}}, r"in \[local\]: momentum=1.0 is out of range"),
-        ({"local": {"speed": 1}}, r"in \[local\]: unknown key 'speed'; the keys are epochs, batch_size"),
+        ({"local": {"pace": 1}}, r"in \[local\]: unknown key 'pace'; the keys are epochs, batch_size"),
         (
             {"algorithm": {"name": "fedprix"}},
             r"in \[algorithm\]: name='fedprix' is unknown; use one of fedadmm",

@@ -72,7 +72,7 @@ def test_a_round_with_nobody_leaves_theta_as_it_is(method: Algorithm, world: Wor
     tally = play.round([])
     assert identical(tuple(play.progress), (3, *tuple(before)[1:]))
     assert identical(play.states, states)
-    assert tally == ((), (), None, 0, 0, 0, 0)
+    assert tally == ((), (), None, 0, 0, 0, 0, {})
 
 
 def _vectors(state: Any) -> list[torch.Tensor]:

@@ -78,7 +78,7 @@ class FaultyPost:
         """Return the assignments whose requests arrive, each written down in its client's journal."""
         arrived = []
         for assignment in assignments:
-            client, round, _ = assignment
+            client, round = assignment[:2]
             fate = self._faults.fate(seed=self._seed, round=round, client=client)
             if fate.request_arrives:
                 request = Request(client, round, self._applied.get(client, NONE))

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,12 @@ def _import_module(module_name: str, *, path: str, what: str) -> Any:
         raise InputError(
             f'{what} "{path}": importing {module_name} fails with {reason}; correct the module'
         ) from error
+
+
+def where_raised(error: Exception) -> str:
+    """Return the file and the line in which an error was raised."""
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{line.filename}, line {line.lineno}"
 
 
 def near_names(name: str, known: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 """One communication round, readable top to bottom."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -22,6 +23,7 @@ class Assignment(NamedTuple):
     client: int
     round: int  # counted from 1
     epochs: int
+    gradients: int | None = None  # of single examples, that it has the time for; None: for any number
 
 
 class Effort(NamedTuple):
@@ -31,6 +33,7 @@ class Effort(NamedTuple):
     gradient_evaluations: int  # gradients of single examples
     loss: float  # mean training loss over the local steps
     buffers: Buffers
+    epsilon: float | None = None  # |grad L|^2 where the local solve ended (equation 6), None if nobody asked
 
 
 class Problem(LocalProblem, Protocol):
@@ -70,6 +73,9 @@ class Tally(NamedTuple):
     gradient_evaluations: int
     bytes_up: int
     bytes_down: int
+    achieved: dict[
+        str, float
+    ]  # by the applied clients: spread of epsilon and of their steps; {} if nobody asked
 
 
 def visit_client(
@@ -108,7 +114,7 @@ def run_round(
     applied: list[int] = []
     refused: list[int] = []
     efforts: list[Effort] = []
-    losses: list[float] = []
+    counting: list[Effort] = []  # of the applied
     seen = progress.seen
     bytes_up = bytes_down = 0
     down = num_bytes(algorithm.download(progress.server)) + num_bytes(progress.buffers)
@@ -130,7 +136,7 @@ def run_round(
         if visit.newcomer:
             seen += weight(visit.client)
         applied.append(visit.client)
-        losses.append(visit.effort.loss)
+        counting.append(visit.effort)
 
     server = progress.server
     if applied:
@@ -143,10 +149,22 @@ def run_round(
         Tally(
             tuple(applied),
             tuple(refused),
-            sum(losses) / len(losses) if losses else None,
+            sum(effort.loss for effort in counting) / len(counting) if counting else None,
             sum(e.steps for e in efforts),
             sum(e.gradient_evaluations for e in efforts),
             bytes_up,
             bytes_down,
+            achieved(counting),
         ),
     )
+
+
+def achieved(efforts: Sequence[Effort]) -> dict[str, float]:
+    """Return the least, the median and the largest epsilon and number of steps; nothing if no epsilon is known."""
+    epsilons = [effort.epsilon for effort in efforts if effort.epsilon is not None]
+    if not epsilons:
+        return {}
+    columns: dict[str, Sequence[float]] = {"epsilon": epsilons, "steps": [effort.steps for effort in efforts]}
+    return {
+        f"{name}_{of.__name__}": of(column) for name, column in columns.items() for of in (min, median, max)
+    }

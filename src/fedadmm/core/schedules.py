@@ -61,10 +61,37 @@ class Cosine:
         return (self.start, self.end)
 
 
-Schedule: TypeAlias = Constant | Step | Cosine
+@dataclass(frozen=True)
+class Power:
+    """`start` in round 1, and `start` / round^`power` in each."""
+
+    start: float
+    power: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.power) and self.power >= 0):
+            raise InputError(
+                f"power={self.power} is out of range; use a finite number of at least 0, such as 2"
+            )
+
+    def at(self, round: int) -> float:
+        """Return the value in a round, counted from 1."""
+        return self.start / max(round, 1) ** self.power
+
+    def values(self) -> tuple[float, ...]:
+        """Return the extreme values, for validation; the other end is 0, which no round reaches."""
+        return (self.start,)
+
+
+Schedule: TypeAlias = Constant | Step | Cosine | Power
 Rate: TypeAlias = float | Schedule
 
-SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "step": Step, "cosine": Cosine}
+SCHEDULES: dict[str, type[Schedule]] = {
+    "constant": Constant,
+    "step": Step,
+    "cosine": Cosine,
+    "power": Power,
+}
 
 
 def at(rate: Rate, round: int) -> float:
@@ -74,7 +101,7 @@ def at(rate: Rate, round: int) -> float:
 
 def check_rate(name: str, rate: object, *, positive: bool) -> None:
     """Refuse a rate that is no number or schedule, or whose values are out of range."""
-    if isinstance(rate, bool) or not isinstance(rate, int | float | Constant | Step | Cosine):
+    if isinstance(rate, bool) or not isinstance(rate, int | float | Schedule):
         raise InputError(f"{name}={rate!r} is neither a number nor a schedule; use a number such as 0.1")
     values = (rate,) if isinstance(rate, int | float) else rate.values()
     for value in values:

@@ -1,6 +1,5 @@
 """Datasets by name: their training and test examples, normalised."""
 
-import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.naming import import_named
+from fedadmm.core.naming import import_named, where_raised
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.data.files import data_folder, present, read
@@ -127,10 +126,8 @@ def _load_named(name: str, *, normalisation: str | None) -> Dataset:
     try:
         returned = function()
     except Exception as error:
-        line = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{line.filename}, line {line.lineno}"
         raise InputError(
-            f'data "{name}" raised {type(error).__name__}: {error} ({where}); correct it'
+            f'data "{name}" raised {type(error).__name__}: {error} ({where_raised(error)}); correct it'
         ) from error
     if isinstance(returned, Dataset):
         return returned

@@ -81,7 +81,7 @@ class Setup:
         return handle
 
     def _update(self, job: Update, problem: Any, download: Any, file: StateFile | None) -> Answer:
-        client, round, _ = job.assignment
+        client, round = job.assignment[:2]
         state = None if job.state is None else self.client_kind(*decode(job.state))
         if file is not None and job.version is not None:
             state = file.get_version(client, job.version)
@@ -132,7 +132,7 @@ class WorkersEngine:
         costs = [self._task.cost(assignment) for assignment in assignments]
         answers = self.pool.run(jobs, costs=costs, window=len(self._setup.slots))
         for job, answer in zip(jobs, answers, strict=True):
-            client, round, _ = job.assignment
+            client, round = job.assignment[:2]
             if answer.state is not None:
                 self._store.stage(round, client, self._setup.client_kind(*decode(answer.state)))
             upload = self._setup.slots[job.slot].read(answer.scalars)

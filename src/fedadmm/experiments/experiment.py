@@ -134,7 +134,7 @@ class Experiment(Settings):
     def to_table(self) -> dict[str, Any]:
         """Return the experiment as plain values, in full."""
         table = self.model_dump()
-        table["local"]["learning_rate"] = to_plain(self.local.learning_rate)
+        table["local"] = self.local.to_table()
         return table
 
     def to_toml(self) -> str:

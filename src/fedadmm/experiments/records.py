@@ -26,7 +26,9 @@ class Record:
     bytes_down: int
     seconds: float
     lost: tuple[int, ...] = ()  # who was asked, and whose answer did not come in time
-    metrics: dict[str, float | None] = field(default_factory=dict)  # the user's own
+    metrics: dict[str, float | None] = field(
+        default_factory=dict
+    )  # the user's own, and what the clients achieved
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain table; the user's metrics stand beside ours, and who was lost only where somebody was."""
@@ -55,7 +57,8 @@ class Record:
         lost: tuple[int, ...] = (),
     ) -> "Record":
         """Return the record of a round from what happened and what the evaluation gave."""
-        numbers = {name: value if math.isfinite(value) else None for name, value in scores.items()}
+        values = scores | tally.achieved
+        numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
         client_loss = tally.client_loss
         return cls(
             round=round,

@@ -107,12 +107,11 @@ class Simulation:
         self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
         self._participation = participation_from(participation)
         self._participation.check(data.num_clients)
-        local.check(data.num_clients)
-        if algorithm.plain_sgd_only and (local.momentum or local.weight_decay):
-            raise InputError(
-                f"{type(algorithm).__name__} needs plain SGD, and local has momentum={local.momentum} and "
-                f"weight_decay={local.weight_decay}; set both to 0"
-            )
+        facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
+        self._devices = Devices(data.num_clients, facts)
+        local.check(data.num_clients, facts=facts)
+        if algorithm.plain_sgd_only:
+            local.check_plain(type(algorithm).__name__)
         if faults is not None and engine == "ray":
             raise InputError(
                 'engine="ray" keeps no state from before a lost reply; use "workers" with faults'
@@ -120,8 +119,6 @@ class Simulation:
         weights = client_weights(weighting, data)
         self._weight = partial(_weight_in, weights)
         self._registered = float(data.num_clients if weights is None else weights.sum())
-        facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
-        self._devices = Devices(data.num_clients, facts)
         has_classes = not data.client(0).targets.is_floating_point()
         metrics = {**({"accuracy": accuracy} if has_classes else {}), **(metrics or {})}
         with one_thread():
@@ -235,6 +232,7 @@ class Simulation:
                     client,
                     generator=stream(self._seed, "work", round, client) if work.draws else untouched,
                 ),
+                self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts),
             )
             for client in map(int, ids)
         ]

@@ -111,6 +111,8 @@ class Node:
             "gradient-evaluations": effort.gradient_evaluations,
             "finite": int(visit.finite),
         }
+        if effort.epsilon is not None:
+            metrics["epsilon"] = effort.epsilon
         integers = effort.buffers.integers.tolist()
         books: dict[str, Any] = {"client-id": self.client, "number": request.number, "integers": integers}
         return RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics), "config": ConfigRecord(books)})
@@ -153,7 +155,9 @@ class Node:
         return Request(client, number, applied)
 
     def _assignment(self, config: ConfigRecord) -> Assignment:
-        return Assignment(self.client, int(config["server-round"]), int(config["epochs"]))  # type: ignore[arg-type]
+        round, epochs = int(config["server-round"]), int(config["epochs"])  # type: ignore[arg-type]
+        gradients = int(config["gradients"]) if "gradients" in config else None  # type: ignore[arg-type]
+        return Assignment(self.client, round, epochs, gradients)
 
     def _download(self, content: RecordDict) -> tuple[Any, Buffers]:
         try:

@@ -40,6 +40,7 @@ def visit_of(message: Message, wire: Wire, *, theta: Vector, buffers: Buffers, n
         int(metrics["gradient-evaluations"]),  # type: ignore[arg-type]
         float(metrics["train-loss"]),  # type: ignore[arg-type]
         Buffers(floats, integers),
+        float(metrics["epsilon"]) if "epsilon" in metrics else None,  # type: ignore[arg-type]
     )
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
     return Visit(client, upload, effort, newcomer, finite and is_finite(upload))

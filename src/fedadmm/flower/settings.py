@@ -13,7 +13,6 @@ from fedadmm.algorithms import FedADMM
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.settings import Settings, at_least_one
-from fedadmm.core.values import to_plain
 from fedadmm.experiments.experiment import algorithm_from_table, algorithm_to_table
 from fedadmm.learning.local import Local
 
@@ -75,7 +74,7 @@ class FederationSettings(Settings):
         """Ten hex digits over what determines a round."""
         table = {
             "algorithm": algorithm_to_table(self.algorithm),
-            "local": self.local.model_dump() | {"learning_rate": to_plain(self.local.learning_rate)},
+            "local": {key: value for key, value in self.local.to_table().items() if value is not None},
             **{key: getattr(self, key) for key in ("num_clients", "fraction_train", "seed", "wire")},
         }
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:10]

@@ -169,6 +169,7 @@ class AlgorithmStrategy(Strategy):
         server, buffers = self.progress.server, self.progress.buffers
         work = self.settings.local.work
         epochs = work.epochs(client, generator=stream(self.settings.seed, "work", round, client))
+        gradients = self.settings.local.gradients_of(client, seed=self.settings.seed, facts={})
         applied = self._checkpoint.applied(client)
         facts: dict[str, Any] = {
             "server-round": round,
@@ -178,6 +179,7 @@ class AlgorithmStrategy(Strategy):
             "applied": applied,
             "federation": self._checkpoint.federation,
             "integers": buffers.integers.tolist(),
+            **({} if gradients is None else {"gradients": gradients}),
         }
         content = RecordDict(
             {

@@ -12,6 +12,7 @@ from fedadmm.data.examples import Examples
 from fedadmm.learning.evaluation import Loss
 from fedadmm.learning.flat import FlatModel, channels_last
 from fedadmm.learning.local import Local
+from fedadmm.learning.solvers import squared_norm
 
 CHUNK = 1000  # examples of a full gradient that are in memory at once
 
@@ -34,21 +35,21 @@ class SGDProblem:
         self._assignment, self._local, self._seed = assignment, local, seed
         self.round = assignment.round
         self.num_examples = len(examples.targets)
-        self.batch_size = self.num_examples if local.batch_size == "full" else local.batch_size
-        self.num_steps = assignment.epochs * -(-self.num_examples // self.batch_size)
+        self.batch_size = min(self._wanted_batch(), self.num_examples)
+        self._max_steps = self._steps_within(assignment, max_steps=local.max_steps)
+        self.num_steps = self._max_steps  # after a solve: those it took
         self.learning_rate = local.learning_rate_at(assignment.round)
-        self._steps = self._evaluations = 0
+        self._accuracy = local.accuracy_at(assignment.round, client=assignment.client, seed=seed)
+        self._epsilon: float | None = None
+        self._steps = self._evaluations = self._num_losses = 0
         float_type = torch.promote_types(model.weights.dtype, torch.float32)
         self._loss_sum = torch.zeros((), dtype=float_type, device=model.weights.device)
-        # Dropout draws from torch's own generator, so give it this client's stream of this round.
-        # The CPU's generator is seeded alone there: torch.manual_seed looks for every other device, at 0.2 ms a call.
-        seeded = torch.default_generator if model.weights.device.type == "cpu" else torch
-        seeded.manual_seed(torch_seed(seed, "dropout", assignment.round, assignment.client))
+        self._seed_dropout()
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
     ) -> Vector:
-        """Run the assigned epochs of SGD on f(w) + <dual, w> + rho/2 |w - centre|^2, from `start`."""
+        """Run SGD on f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
         model, learning_rate = self._model, self.learning_rate
         constant = None if dual is None else dual
         if rho:
@@ -62,43 +63,106 @@ class SGDProblem:
             else _PlainStep(model, learning_rate, pull, constant)
         )
         model.load(start)
-        for inputs, targets in self._batches():
-            step(self._gradients(inputs, targets))
+        before = self._steps
+        for epoch in range(self._assignment.epochs):
+            for inputs, targets in self._batches(epoch):
+                if self._is_over(self._steps - before, len(targets)):
+                    break
+                loss, gradients = self._gradients(inputs, targets)
+                self._count(loss)
+                step(gradients)
+            if self._accuracy is not None:
+                self._epsilon = self._measured(pull, constant)
+                if self._epsilon <= self._accuracy:
+                    break
+            if self._is_over(self._steps - before, self.batch_size):
+                break
+        self.num_steps = self._steps - before
         return model.weights.clone()
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the objective over all of the client's examples."""
         self._model.load(w)
         total = self._l2 * w if self._l2 else torch.zeros_like(w)
-        views = self._model.split(total)
-        parts = zip(self._examples.inputs.split(CHUNK), self._examples.targets.split(CHUNK), strict=True)
-        for inputs, targets in parts:
-            torch._foreach_add_(
-                views, self._gradients(inputs, targets), alpha=len(targets) / self.num_examples
-            )
+        for loss, _ in self._add_gradients(total):
+            self._count(loss)
         return total
 
     def effort(self) -> Effort:
         """Return what was done since the problem was made."""
-        loss = float(self._loss_sum) / max(self._steps, 1)
-        return Effort(self._steps, self._evaluations, loss, self._model.buffers())
+        loss = float(self._loss_sum) / max(self._num_losses, 1)
+        return Effort(self._steps, self._evaluations, loss, self._model.buffers(), self._epsilon)
 
-    def _batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _wanted_batch(self) -> int:
+        return self.num_examples if self._local.batch_size == "full" else self._local.batch_size
+
+    def _steps_within(self, assignment: Assignment, *, max_steps: int | None) -> int:
+        """Return how many steps there is a budget for, if no time is spent on checks."""
+        of_an_epoch = -(-self.num_examples // self.batch_size)
+        steps = [assignment.epochs * of_an_epoch]
+        if max_steps is not None:
+            steps.append(max_steps)
+        if assignment.gradients is not None:
+            epochs, rest = divmod(assignment.gradients, self.num_examples)
+            steps.append(max(1, epochs * of_an_epoch + rest // self.batch_size))
+        return min(steps)
+
+    def _is_over(self, steps: int, num_examples: int) -> bool:
+        """Return whether there is no budget for a step on so many examples; one step is always taken."""
+        if not steps:
+            return False
+        time = self._assignment.gradients
+        return steps >= self._max_steps or (time is not None and self._evaluations + num_examples > time)
+
+    def _measured(self, pull: float, constant: Vector | None) -> float:
+        """Return |grad L|^2 at the model's weights; the solve does not notice."""
+        buffers, gradient = self._model.buffers(), torch.zeros_like(self._model.weights)
+        with torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
+            self._seed_dropout()
+            self._add_gradients(gradient)
+        self._model.load_buffers(buffers)
+        gradient.add_(self._model.weights, alpha=pull)
+        return squared_norm(gradient if constant is None else gradient.add_(constant))
+
+    def _add_gradients(self, total: Vector) -> list[tuple[torch.Tensor, float]]:
+        """Add the gradient of the mean loss over all examples; return the losses of chunks of them, with their shares."""
+        losses, views = [], self._model.split(total)
+        parts = zip(self._examples.inputs.split(CHUNK), self._examples.targets.split(CHUNK), strict=True)
+        for inputs, targets in parts:
+            share = len(targets) / self.num_examples
+            loss, gradients = self._gradients(inputs, targets)
+            torch._foreach_add_(views, gradients, alpha=share)
+            losses.append((loss, share))
+        return losses
+
+    def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         inputs, targets = self._examples
-        for epoch in range(self._assignment.epochs):
-            if self.batch_size < self.num_examples:
-                generator = stream(self._seed, "batches", self.round, self._assignment.client, epoch)
-                order = torch.from_numpy(generator.permutation(self.num_examples)).to(targets.device)
-                inputs, targets = self._examples.inputs[order], self._examples.targets[order]
-            inputs = channels_last(inputs)
-            yield from zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
+        if self.batch_size < self.num_examples:
+            generator = stream(self._seed, "batches", self.round, self._assignment.client, epoch)
+            order = torch.from_numpy(generator.permutation(self.num_examples)).to(targets.device)
+            inputs, targets = inputs[order], targets[order]
+        inputs = channels_last(inputs)
+        return zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
+
+    def _seed_dropout(self) -> None:
+        """Give torch's own generator, from which dropout draws, this client's stream of this round."""
+        # The CPU's generator is seeded alone there: torch.manual_seed looks for every other device, at 0.2 ms a call.
+        seeded = torch.default_generator if self._model.weights.device.type == "cpu" else torch
+        seeded.manual_seed(torch_seed(self._seed, "dropout", self.round, self._assignment.client))
 
     def _remedy_for_one(self) -> str:
         if self.num_examples == 1:
             return "give it at least 2 examples, or use a model without batch normalisation"
         return f"use a batch_size that leaves no remainder of 1 in {self.num_examples}"
 
-    def _gradients(self, inputs: torch.Tensor, targets: torch.Tensor) -> list[torch.Tensor]:
+    def _count(self, loss: torch.Tensor) -> None:
+        self._steps += 1
+        self._num_losses += 1
+        self._loss_sum += loss
+
+    def _gradients(
+        self, inputs: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         try:
             value = self._loss(self._model.module(inputs), targets)
         except ValueError as error:
@@ -109,10 +173,8 @@ class SGDProblem:
                 f"cannot train; {self._remedy_for_one()}"
             ) from error
         gradients = torch.autograd.grad(value, self._model.parameters, allow_unused=True)
-        self._steps += 1
         self._evaluations += len(targets)
-        self._loss_sum += value.detach()
-        return [
+        return value.detach(), [
             torch.zeros_like(p) if g is None else g
             for g, p in zip(gradients, self._model.parameters, strict=True)
         ]

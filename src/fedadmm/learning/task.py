@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -15,9 +16,11 @@ from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
 from fedadmm.learning.evaluation import Loss, Metric, Scores, batches, combined, score
 from fedadmm.learning.flat import FlatModel, independent_copy
+from fedadmm.learning.full_batch import FullBatchProblem
 from fedadmm.learning.local import Local
 from fedadmm.learning.optimum import Objective, Optimum
 from fedadmm.learning.sgd import SGDProblem
+from fedadmm.learning.solvers import solver_named
 from fedadmm.learning.stack import StackedProblem, stack_size
 from fedadmm.learning.stack_batches import joined
 from fedadmm.learning.stack_gradients import check_stackable
@@ -61,7 +64,9 @@ class LearningTask:
         """Return a client's problem in a round, on a network with these buffers."""
         self.model.load_buffers(buffers)
         self.model.module.train()
-        return SGDProblem(
+        solver = self._local.solver_of(assignment.client, seed=self._seed)
+        kind = SGDProblem if solver == "sgd" else partial(FullBatchProblem, solver=solver_named(solver))
+        return kind(
             self.model,
             self._on_device(self.data.client(assignment.client)),
             assignment=assignment,
@@ -111,7 +116,9 @@ class LearningTask:
         return any(isinstance(module, nn.modules.conv._ConvNd) for module in self.model.module.modules())
 
     def check_stackable(self) -> None:
-        """Refuse a network or a loss of which no stack can be made."""
+        """Refuse a network, a loss or a local solve of which no stack can be made."""
+        if keys := self._local.beyond_epochs:
+            raise InputError(f'a stack runs epochs of SGD, and local has {keys}; use engine="workers"')
         check_stackable(self.model, self._loss, self._on_device(self.data.client(0)))
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
