@@ -89,10 +89,10 @@ def learning_task(module: nn.Module, data: PartitionedData, *, seed: int = 0, **
     )
 
 
-def network_world() -> World:
+def network_world(**local: Any) -> World:
     """Return clients that train a network on unequal numbers of examples."""
     data = some_data([8, 10, 6, 12, 8])
-    task = learning_task(made(network), data)
+    task = learning_task(made(network), data, **local)
     return World(
         task,
         task.model.weights.clone(),
@@ -101,4 +101,13 @@ def network_world() -> World:
     )
 
 
-WORLDS: dict[str, Callable[[], World]] = {"quadratics": quadratic_world, "network": network_world}
+def solvers_world() -> World:
+    """Return the same clients, each with a solver, whose accuracy is asked for and reached by some."""
+    return network_world(solver=["lbfgs", "gd", "sgd", "lbfgs", "gd"], accuracy=0.5, max_steps=3)
+
+
+WORLDS: dict[str, Callable[[], World]] = {
+    "quadratics": quadratic_world,
+    "network": network_world,
+    "solvers": solvers_world,
+}

@@ -23,7 +23,7 @@ from fedadmm.algorithms import (
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices
-from fedadmm.core.schedules import Constant, Cosine, Step
+from fedadmm.core.schedules import Constant, Cosine, Power, Step
 from fedadmm.data import Dataset, Examples, PartitionedData, federate, load, make_dataset
 from fedadmm.data.generated import GeneratedData
 from fedadmm.experiments.experiment import Experiment
@@ -57,6 +57,7 @@ __all__ = [
     "Local",
     "LocalProblem",
     "PartitionedData",
+    "Power",
     "Record",
     "Result",
     "Scaffold",

@@ -55,6 +55,30 @@ def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"local__solver": "lbfgs", "local__accuracy": 0.01, "local__epochs": 20},
+        {"local__solver.gd": 0.5, "local__solver.sgd": 0.5, "local__seconds": 1.0, "local__speed": 900.0},
+    ],
+    ids=["accuracy", "time"],
+)
+def test_a_node_solves_as_a_simulated_client_does_and_says_how_exactly(
+    limits: dict[str, Any], tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, **limits)
+    with server_of(config) as strategy:
+        start(strategy, grid_of(config), rounds=2)
+        records = strategy._checkpoint.records()
+        expected = simulated(config, history=[record.clients for record in records]).history
+        for record, theirs in zip(records, expected, strict=True):
+            told = {key: record.metrics.get(key) for key in theirs.metrics}
+            assert told == theirs.metrics
+            assert record.gradient_evaluations == theirs.gradient_evaluations
+            assert record.metrics["epsilon_max"] > 0
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
 @pytest.mark.parametrize("name", ["fedadmm", "feddyn", "scaffold", "fedadmm_released"])
 def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name)

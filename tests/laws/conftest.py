@@ -12,7 +12,11 @@ from worlds import WORLDS, World
 
 # A network is slow, and settings that differ in the server's arithmetic alone do not meet it.
 ON_A_NETWORK = [*ALGORITHMS, "fedadmm, participation", "fedadmm, seen, global", "feddyn, seen, rising"]
-CASES = [(name, "quadratics") for name in METHODS] + [(name, "network") for name in ON_A_NETWORK]
+CASES = [
+    *((name, "quadratics") for name in METHODS),
+    *((name, "network") for name in ON_A_NETWORK),
+    *((name, "solvers") for name in ("fedadmm", "fedadmm, seen, global", "feddyn")),
+]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

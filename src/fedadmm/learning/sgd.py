@@ -125,7 +125,7 @@ class SGDProblem:
         return squared_norm(gradient if constant is None else gradient.add_(constant))
 
     def _add_gradients(self, total: Vector) -> list[tuple[torch.Tensor, float]]:
-        """Add the gradient of the mean loss over all examples; return the losses of chunks of them, with their shares."""
+        """Add the gradient of the mean loss over all examples; return the losses of chunks, with their shares."""
         losses, views = [], self._model.split(total)
         parts = zip(self._examples.inputs.split(CHUNK), self._examples.targets.split(CHUNK), strict=True)
         for inputs, targets in parts:
