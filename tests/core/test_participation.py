@@ -161,6 +161,6 @@ def test_every_client_draws_its_epochs_anew_in_every_round() -> None:
     rounds = [_simulation(1.0).assignments(round) for round in range(1, 20)]
     for round, assignments in enumerate(rounds, start=1):
         for client, assignment in enumerate(assignments):
-            assert assignment == (client, round, int(stream(5, "work", round, client).integers(1, 5)))
+            assert assignment[:3] == (client, round, int(stream(5, "work", round, client).integers(1, 5)))
     assert len({tuple(a.epochs for a in assignments) for assignments in rounds}) > 15
     assert max(len({a.epochs for a in assignments}) for assignments in rounds) > 2

@@ -57,6 +57,18 @@ def test_the_local_solver_has_the_term_and_it_is_no_step_on_its_own():
         torch.testing.assert_close(found, right)
 
 
+@pytest.mark.parametrize("solver", ["sgd", "gd", "lbfgs"])
+def test_every_solver_judges_its_accuracy_with_the_term(solver):
+    task = _task(solver=solver, accuracy=1e-18, learning_rate=0.3)
+    w = torch.linspace(-1, 2, 5, dtype=torch.float64)
+    centre, dual = torch.ones_like(w), torch.full_like(w, 0.2)
+    problem = task.problem(CLIENT._replace(epochs=500), buffers=task.buffers())
+    found = problem.solve(start=w, dual=dual, rho=0.5, centre=centre)
+    left = _gradient(task, found) + dual + 0.5 * (found - centre)
+    assert float(left @ left) <= 1.01e-18
+    assert problem.effort().steps < 500
+
+
 def _simulation(algorithm, *, engine="serial", model="logistic_regression", data=None, **options):
     if data is None:
         data = in_float_type(two_classes(some_data([5, 9, 6, 12]), positive=[1]), torch.float64)
