@@ -9,6 +9,7 @@ from fedadmm.algorithms import (
     FedADMMReleased,
     FedAvg,
     FedDyn,
+    FedHybrid,
     FedProx,
     FedYogi,
     Scaffold,
@@ -44,4 +45,8 @@ METHODS: dict[str, Algorithm[Any, Any, Any]] = {
     "feddyn, seen, rising": FedDyn(rho=RISING, over="seen"),
     "fedadam, with scaffold": FedAdam(eta=0.1, tau=0.1, inner=Scaffold()),
     "fedyogi, with fedadmm_released": FedYogi(eta=0.1, inner=FedADMMReleased(rho=RISING)),
+    "fedhybrid, gradient": FedHybrid(rho=0.7, newton=0.0, beta=FALLING),
+    "fedhybrid, newton": FedHybrid(rho=0.7, newton=1.0, beta_newton=FALLING),
 }
+# A network has no use for Newton steps, and a stack of clients no Hessians.
+ON_NETWORKS = {name: method for name, method in METHODS.items() if not method.second_order}

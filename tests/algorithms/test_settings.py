@@ -14,6 +14,7 @@ from fedadmm.algorithms import (
     FedAvg,
     FedAvgM,
     FedDyn,
+    FedHybrid,
     FedNova,
     FedProx,
     FedYogi,
@@ -76,6 +77,10 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedAdam(inner=FedDyn()), "FedDyn's server does more than add its clients' mean step"),
         (lambda: FedAvgM(inner=FedADMM()), "use FedAvgM with FedAvg, FedProx or another that uploads a step"),
         (lambda: FedYogi(inner=FedAvgM()), "FedAvgM's server does more"),
+        (lambda: FedHybrid(rho=0.0), "rho=0.0 is out of range"),
+        (lambda: FedHybrid(rho=Constant(1.0)), "is a schedule; FedHybrid needs one number for all rounds"),
+        (lambda: FedHybrid(beta_newton=0.0), "beta_newton=0.0 is out of range"),
+        (lambda: FedHybrid(newton=1.5), "newton=1.5 is no share of the clients; use a number from 0 to 1"),
     ],
 )
 def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: str) -> None:

@@ -17,7 +17,7 @@ from fedadmm.core.messages import MeanInOrder
 from fedadmm.core.round import Assignment, run_round
 from fedadmm.engine.parcel import packed, unpacked
 from fedadmm.engine.serial import SerialEngine
-from methods import METHODS
+from methods import ON_NETWORKS
 from play import Watched, identical
 from ray_here import RayHere, use_ray_here
 from small_runs import SIZES, outcome, simulation_of
@@ -77,9 +77,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_NETWORKS)
 def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayHere) -> None:
-    method = Recorded(METHODS[name])
+    method = Recorded(ON_NETWORKS[name])
     ours = ray_run(method)
     initial, weight = ours.theta.clone(), ours._weight
     for number in range(1, 11):

@@ -17,7 +17,7 @@ from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackedEngine
 from fedadmm.learning import sgd, stack
 from fedadmm.state.memory import MemoryStore
-from methods import METHODS
+from methods import ON_NETWORKS
 from play import identical
 from worlds import learning_task, made, some_data
 
@@ -89,10 +89,10 @@ def assert_agree(method: Algorithm, make: Make = mlp, *, rounds: int = 20, **opt
         assert ours.client_loss == pytest.approx(right.client_loss, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_NETWORKS)
 @pytest.mark.parametrize(("make", "weighting"), [(softmax_regression, "equal"), (mlp, "examples")])
 def test_stacked_agrees_with_serial_over_20_rounds(name: str, make: Make, weighting: str) -> None:
-    assert_agree(METHODS[name], make, weighting=weighting)
+    assert_agree(ON_NETWORKS[name], make, weighting=weighting)
 
 
 @pytest.mark.parametrize("make", [convolution, Shifted])
@@ -258,13 +258,13 @@ def test_a_state_in_memory_does_not_keep_the_stack_that_it_was_a_row_of() -> Non
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedadmm, seen, rho rising"])
 def test_the_same_run_twice_gives_the_same_bytes(name: str) -> None:
-    one, other = (advanced(simulation(METHODS[name], "stacked"), 4) for _ in range(2))
+    one, other = (advanced(simulation(ON_NETWORKS[name], "stacked"), 4) for _ in range(2))
     assert identical(tuple(one.progress), tuple(other.progress))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedadmm, seen, rho rising", "feddyn"])
 def test_a_refused_client_of_a_stack_was_not_selected(name: str) -> None:
-    method, data, sick = METHODS[name], some_data(SIZES), 4
+    method, data, sick = ON_NETWORKS[name], some_data(SIZES), 4
     refusing, without = (
         advanced(
             simulation(method, "stacked", data=data, participation=lambda r, g, d, ids=ids: ids[r > 1]), 1

@@ -14,7 +14,7 @@ from fedadmm import Algorithm, Experiment, FedAvg, InputError, Local, Simulation
 from fedadmm.engine.choice import STACKED_UP_TO
 from fedadmm.engine.elementwise import check_elementwise
 from fedadmm.experiments.runner import run
-from methods import METHODS
+from methods import ON_NETWORKS
 from worlds import made, some_data
 
 
@@ -100,9 +100,9 @@ def test_an_algorithm_that_mixes_the_clients_of_a_stack_is_refused(method: Algor
         simulation(nn.Linear(4, 3), method=method)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_NETWORKS)
 def test_our_methods_are_elementwise(name: str) -> None:
-    check_elementwise(METHODS[name])
+    check_elementwise(ON_NETWORKS[name])
 
 
 def test_auto_picks_by_size_and_by_what_can_be_stacked(caplog: pytest.LogCaptureFixture) -> None:

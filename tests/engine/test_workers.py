@@ -16,7 +16,7 @@ from fedadmm import FedADMM, FedAvg, InputError, Local, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.engine.pool import Pool
 from fedadmm.engine.workers import WorkersEngine
-from methods import METHODS
+from methods import ON_NETWORKS
 from play import identical
 from small_runs import outcome, simulation_of
 
@@ -29,16 +29,16 @@ def _outcome(simulation: Simulation) -> Any:
     return outcome(simulation, rounds=3)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_NETWORKS)
 def test_two_workers_give_the_bytes_of_one_process(name: str) -> None:
-    serial = _outcome(_simulation(METHODS[name], engine="serial"))
-    assert identical(_outcome(_simulation(METHODS[name], engine="workers", workers=2)), serial)
+    serial = _outcome(_simulation(ON_NETWORKS[name], engine="serial"))
+    assert identical(_outcome(_simulation(ON_NETWORKS[name], engine="workers", workers=2)), serial)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_neither_the_number_of_workers_nor_the_store_shows_in_the_result(workers, on_disk, tmp_path) -> None:
-    method = METHODS["fedadmm, seen, rho rising"]
+    method = ON_NETWORKS["fedadmm, seen, rho rising"]
     serial = _outcome(_simulation(method, engine="serial"))
     folder = tmp_path / "state" if on_disk else None
     assert identical(_outcome(_simulation(method, engine="workers", workers=workers, folder=folder)), serial)

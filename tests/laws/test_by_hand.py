@@ -18,6 +18,7 @@ from fedadmm.algorithms import (
     FedAvg,
     FedAvgM,
     FedDyn,
+    FedHybrid,
     FedNova,
     FedProx,
     FedSGD,
@@ -27,6 +28,7 @@ from fedadmm.algorithms import (
     fedadmm_released,
     fedavg,
     feddyn,
+    fedhybrid,
     scaffold,
 )
 from fedadmm.core.algorithm import Algorithm
@@ -191,6 +193,17 @@ BY_HAND = {
     "FedDyn": Hand(FedDyn(rho=2.0), **DYN, **DUALS, server_after=(1.5, 8.0)),
     # 1 - 1/2 + (8/3)/2
     "FedDyn, seen": Hand(FedDyn(rho=2.0, over="seen"), **DYN, **DUALS, server_after=(0.5 + 4 / 3, 8.0)),
+    # Client 0 takes a gradient step: -3 - 1 + 2 (0 - 1) = -6, w = 0 + 6/2 = 3, y = -1 + (0 - 1)/2 = -3/2, and u, which
+    # was -1/2, is 3 - 3/4: delta = 11/4. Client 1 takes a Newton step: (-6 + 7 + 2 (-2 - 1)) / (3 + 2) = -1, so w = -1,
+    # and y = 7 + 1/5 (3 + 2) (-2 - 1) = 4; u, which was 3/2, is -1 + 2: delta = -1/2. The mean is 9/8, theta takes 2/4.
+    "FedHybrid": Hand(
+        FedHybrid(rho=2.0, newton=0.5, beta=0.5, alpha_newton=1.0, beta_newton=0.2),
+        server=fedhybrid.Server(v(1.0)),
+        states=(fedhybrid.Client(v(0.0), v(-1.0)), fedhybrid.Client(v(-2.0), v(7.0))),
+        uploads=((2.75,), (-0.5,)),
+        states_after=((3.0, -1.5), (-1.0, 4.0)),
+        server_after=(1.5625,),
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from fedadmm import Simulation
 from fedadmm.core.books import imbalance
 from fedadmm.experiments.simulation import client_weights
-from methods import METHODS
+from methods import ON_NETWORKS
 from play import identical
 from ray_here import use_ray_here
 from small_runs import SIZES, outcome, simulation_of
@@ -24,7 +24,7 @@ POISONED = 4
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.parametrize("engine", ENGINES),
-    pytest.mark.parametrize("name", METHODS),
+    pytest.mark.parametrize("name", ON_NETWORKS),
 ]
 
 
@@ -41,7 +41,7 @@ def perceptron() -> nn.Module:
 def run_of(name: str, engine: str, *, rounds: Sequence[Sequence[int]] = ROUNDS, **options: Any) -> Simulation:
     """Return a run with these clients in its rounds."""
     return simulation_of(
-        METHODS[name],
+        ON_NETWORKS[name],
         engine=engine,
         workers=2,
         model=made(perceptron),
@@ -62,7 +62,7 @@ def test_a_state_changes_when_its_client_takes_part_and_the_books_balance(name: 
         for client in set(before) - set(clients):
             assert identical(states[client], before[client])
         before = copy.deepcopy(states)
-        books = METHODS[name].books(run.progress.server, initial=initial, registered=float(weights.sum()))
+        books = ON_NETWORKS[name].books(run.progress.server, initial=initial, registered=float(weights.sum()))
         if books is not None:
             kept = [(float(weights[client]), state) for client, state in states.items()]
             assert imbalance(books, kept, registered=float(weights.sum())) < 2e-5  # float32

@@ -8,7 +8,7 @@ from fedadmm.core.algorithm import Algorithm
 from fedadmm.experiments.simulation import Simulation
 from fedadmm.learning.local import Local
 from fedadmm.state.memory import MemoryStore
-from methods import METHODS
+from methods import ON_NETWORKS
 from play import identical
 from worlds import World, made, network, some_data
 
@@ -67,7 +67,7 @@ def test_a_round_that_was_not_committed_leaves_no_trace(method: Algorithm, world
 
 
 def test_methods_meet_the_same_clients_epochs_and_initial_model() -> None:
-    simulations = [_simulation(method) for method in METHODS.values()]
+    simulations = [_simulation(method) for method in ON_NETWORKS.values()]
     first = simulations[0]
     for other in simulations[1:]:
         assert identical(first.theta, other.theta)

@@ -7,6 +7,7 @@ from fedadmm.algorithms.fedadmm_released import FedADMMReleased
 from fedadmm.algorithms.fedavg import FedAvg
 from fedadmm.algorithms.fedavgm import FedAvgM
 from fedadmm.algorithms.feddyn import FedDyn
+from fedadmm.algorithms.fedhybrid import FedHybrid
 from fedadmm.algorithms.fednova import FedNova
 from fedadmm.algorithms.fedopt import FedAdam, FedYogi
 from fedadmm.algorithms.fedprox import FedProx
@@ -26,6 +27,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
+    "fedhybrid": FedHybrid,
 }
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "FedAvg",
     "FedAvgM",
     "FedDyn",
+    "FedHybrid",
     "FedNova",
     "FedProx",
     "FedSGD",

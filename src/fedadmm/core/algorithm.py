@@ -25,6 +25,8 @@ class LocalProblem(Protocol):
     """One client's objective f in one round; an algorithm sees no batch, no network and no device."""
 
     @property
+    def client(self) -> int: ...
+    @property
     def round(self) -> int: ...
     @property
     def num_steps(self) -> int: ...
@@ -43,6 +45,14 @@ class LocalProblem(Protocol):
         """Return the gradient of f at w over all of the client's examples."""
         ...
 
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        """Return the Hessian of f at w times v; only for `second_order` algorithms, and for one client [d]."""
+        ...
+
+    def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
+        """Return x with (H + rho I) x = v, for the Hessian H of f at w; as above."""
+        ...
+
 
 ServerT = TypeVar("ServerT")
 ClientT = TypeVar("ClientT")
@@ -56,6 +66,8 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
     """
 
     newcomer: Newcomer = "current"  # the theta that init_client is given: theta^0, or the one just downloaded
+    needs_everyone: bool = False  # True where the method is stated for all clients in every round
+    second_order: bool = False  # True where it asks for Hessians, so for convex problems
     plain_sgd_only: bool = False  # True where the mathematics has no room for momentum and weight decay
     uploads_step: bool = False  # True where all that a server does to theta is to add the clients' mean step
 

@@ -32,7 +32,9 @@ class _Quadratic:
 
 
 def check_elementwise(algorithm: Algorithm[Any, Any, Any]) -> None:
-    """Refuse an algorithm that gives a client another answer in a stack than alone."""
+    """Refuse an algorithm that needs Hessians, or that gives a client another answer in a stack than alone."""
+    if algorithm.second_order:
+        raise _mixing(algorithm, "it takes Newton steps, which are made for one client at a time")
     alone = [_visits(algorithm, _Quadratic(TARGETS[k], int(NUM_STEPS[k]))) for k in range(2)]
     try:
         together = _stacked_visits(algorithm, _Quadratic(TARGETS, NUM_STEPS), form=alone[0])

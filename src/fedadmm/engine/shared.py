@@ -41,13 +41,19 @@ class SharedMessage:
 class Standstill:
     """A local problem that is solved where it starts."""
 
-    round, num_steps, num_examples, learning_rate = 1, 1, 1, 1.0
+    client, round, num_steps, num_examples, learning_rate = 0, 1, 1, 1, 1.0
 
     def solve(self, *, start: Vector, **terms: Any) -> Vector:
         return start.clone()
 
     def gradient(self, w: Vector) -> Vector:
         return torch.zeros_like(w)
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        return torch.zeros_like(v)
+
+    def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
+        return v / rho
 
 
 def probe_upload(algorithm: Algorithm[Any, Any, Any], download: Any, initial: Vector) -> Message:

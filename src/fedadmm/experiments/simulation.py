@@ -22,6 +22,7 @@ from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
+from fedadmm.experiments.demands import check_everyone, check_model
 from fedadmm.experiments.records import MetricName, Record, has_diverged
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
 from fedadmm.learning.flat import independent_copy
@@ -107,6 +108,7 @@ class Simulation:
         self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
         self._participation = participation_from(participation)
         self._participation.check(data.num_clients)
+        check_everyone(algorithm, self._participation)
         facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
         self._devices = Devices(data.num_clients, facts)
         local.check(data.num_clients, facts=facts)
@@ -132,6 +134,7 @@ class Simulation:
                 l2=l2,
                 device=device,
             )
+            check_model(algorithm, self._task)
             self.engine = choose(engine, algorithm, self._task)
             initial = self._task.model.weights.clone()
             probe_upload(algorithm, algorithm.download(algorithm.init_server(initial)), initial)

@@ -46,7 +46,11 @@ class Objective:
             torch.cat([part.inputs for part in clients]), torch.cat([part.targets for part in clients])
         )
         self.num_parameters = self._model.weights.numel()
-        check_linear(self._model, self._examples)
+        if not is_linear(self._model, self._examples):
+            raise InputError(
+                "the model is a network whose outputs are not linear in its parameters, so it has no single optimum; "
+                "use linear, logistic_regression or softmax_regression"
+            )
 
     def value_and_gradient(self, w: Array) -> tuple[float, Array]:
         """Return the objective and its gradient."""
@@ -149,23 +153,20 @@ def _check_curved(objective: Objective, w: Array) -> None:
     )
 
 
-def check_linear(model: FlatModel, examples: Examples) -> None:
-    """Refuse a model whose outputs are not affine in its parameters: with it, no loss is convex."""
-    inputs = examples.inputs[:5].to(model.weights.dtype)
+def is_linear(model: FlatModel, examples: Examples) -> bool:
+    """Return whether a model's outputs are affine in its parameters, as far as two points and one between them tell."""
     generator = torch.Generator().manual_seed(0)
-    before = model.weights.clone()
-    one, two = (torch.randn(len(before), generator=generator, dtype=torch.float64) for _ in range(2))
+    before, outputs = model.weights.clone(), []
+    one, two = (torch.randn(len(before), generator=generator).to(before) for _ in range(2))
+    training = model.module.training
+    model.module.eval()
     with torch.no_grad():
-        outputs = []
         for w in (one, two, 0.25 * one + 0.75 * two):
             model.load(w)
-            outputs.append(model.module(inputs))
-        model.load(before)
-    if not torch.allclose(outputs[2], 0.25 * outputs[0] + 0.75 * outputs[1], rtol=1e-4, atol=1e-5):
-        raise InputError(
-            "the model is a network whose outputs are not linear in its parameters, so it has no single optimum; "
-            "use linear, logistic_regression or softmax_regression"
-        )
+            outputs.append(model.module(examples.inputs[:5].to(before)))
+    model.load(before)
+    model.module.train(training)
+    return torch.allclose(outputs[2], 0.25 * outputs[0] + 0.75 * outputs[1], rtol=1e-4, atol=1e-4)
 
 
 def _array(vector: Vector) -> Array:

@@ -78,6 +78,16 @@ class QuadraticProblem:
         self._steps += 1
         return self._task.hessians[self.client] @ (w - self._task.targets[self.client])
 
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        """Return H v."""
+        self._steps += 1
+        return self._task.hessians[self.client] @ v
+
+    def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
+        """Return (H + rho I)^-1 v."""
+        self._steps += 1
+        return self._task.inverse(self.client, rho) @ v
+
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
     ) -> Vector:

@@ -9,6 +9,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Effort
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.data.examples import Examples
+from fedadmm.learning.curvature import Curvature
 from fedadmm.learning.evaluation import Loss
 from fedadmm.learning.flat import FlatModel, channels_last
 from fedadmm.learning.local import Local
@@ -17,7 +18,7 @@ from fedadmm.learning.solvers import squared_norm
 CHUNK = 1000  # examples of a full gradient that are in memory at once
 
 
-class SGDProblem:
+class SGDProblem(Curvature):
     """One client's objective in one round: the mean loss of the network over its examples, and l2/2 |w|^2."""
 
     def __init__(
@@ -33,7 +34,7 @@ class SGDProblem:
     ) -> None:
         self._model, self._examples, self._loss, self._l2 = model, examples, loss, l2
         self._assignment, self._local, self._seed = assignment, local, seed
-        self.round = assignment.round
+        self.client, self.round = assignment.client, assignment.round
         self.num_examples = len(examples.targets)
         self.batch_size = min(self._wanted_batch(), self.num_examples)
         self._max_steps = self._steps_within(assignment, max_steps=local.max_steps)

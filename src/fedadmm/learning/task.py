@@ -18,7 +18,7 @@ from fedadmm.learning.evaluation import Loss, Metric, Scores, batches, combined,
 from fedadmm.learning.flat import FlatModel, independent_copy
 from fedadmm.learning.full_batch import FullBatchProblem
 from fedadmm.learning.local import Local
-from fedadmm.learning.optimum import Objective, Optimum
+from fedadmm.learning.optimum import Objective, Optimum, is_linear
 from fedadmm.learning.sgd import SGDProblem
 from fedadmm.learning.solvers import solver_named
 from fedadmm.learning.stack import StackedProblem, stack_size
@@ -109,6 +109,11 @@ class LearningTask:
     def num_parameters(self) -> int:
         """The number of trainable parameters."""
         return self.model.weights.numel()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the outputs are linear in the parameters, as convex problems need."""
+        return is_linear(self.model, self._on_device(self.data.client(0)))
 
     @property
     def has_convolutions(self) -> bool:

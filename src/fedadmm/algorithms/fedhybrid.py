@@ -1,0 +1,93 @@
+"""FedHybrid: a hybrid federated optimization method for heterogeneous clients (Niu and Wei, 2021; IEEE TSP 2023).
+
+theta  the server's model (the paper's x_0)         w  a client's own model (x_i)
+rho    the weight of the quadratic term (mu)        y  a client's dual (minus lambda_i)
+In every round, with L_i = f_i(w) + <y, w - theta> + rho/2 |w - theta|^2 and P = hess f_i(w) + rho I at the old w:
+    gradient clients   w+ = w - alpha grad L_i         y+ = y + beta (w - theta)
+    Newton clients     w+ = w - alpha P^-1 grad L_i    y+ = y + beta P (w - theta)
+    the server         theta+ = mean(w+ + y+ / rho), the minimiser of the sum of the L_i
+Both steps see the old w and theta. This is the form of the authors' published code; only the signs of y are ours.
+Here alpha is local.learning_rate for gradient clients and alpha_newton for the others. Only the change of
+u = w + y / rho travels: with all clients in a round that is the server's step above, and a lost update harms nobody.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.books import Books
+from fedadmm.core.errors import InputError
+from fedadmm.core.schedules import Rate, at, check_rate
+
+
+class Server(NamedTuple):
+    theta: Vector
+
+
+class Client(NamedTuple):
+    w: Vector
+    y: Vector
+
+
+class Upload(NamedTuple):
+    delta: Vector
+
+
+@dataclass(frozen=True)
+class FedHybrid(Algorithm[Server, Client, Upload]):
+    """Some clients take gradient steps and the others Newton steps, all of them in every round.
+
+    newton: the share of Newton clients, spread evenly over the ids; a client stays what it is.
+    """
+
+    rho: float = 1.0
+    newton: float = 0.5
+    beta: Rate = 0.5
+    alpha_newton: Rate = 1.0
+    beta_newton: Rate = 0.5
+
+    newcomer = "initial"  # theta is the mean of all u, of which a newcomer's counts as theta^0
+    needs_everyone = True
+    second_order = True
+
+    def __post_init__(self) -> None:
+        check_rate("rho", self.rho, positive=True)
+        if not isinstance(self.rho, int | float):
+            raise InputError(f"rho={self.rho} is a schedule; FedHybrid needs one number for all rounds")
+        for name in ("beta", "alpha_newton", "beta_newton"):
+            check_rate(name, getattr(self, name), positive=True)
+        if not 0 <= self.newton <= 1:
+            raise InputError(f"newton={self.newton} is no share of the clients; use a number from 0 to 1")
+
+    def takes_newton_steps(self, client: int) -> bool:
+        """Return whether a client is a Newton client: of the first n, round(newton n) are."""
+        return round(self.newton * (client + 1)) > round(self.newton * client)
+
+    def init_server(self, theta: Vector) -> Server:
+        return Server(theta)
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client(w=theta, y=torch.zeros_like(theta))
+
+    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        (w, y), rho = client, self.rho
+        gap = w - server.theta
+        step, climb = problem.gradient(w) + y + rho * gap, gap
+        alpha, beta = problem.learning_rate, at(self.beta, problem.round)
+        if self.takes_newton_steps(problem.client):
+            alpha, beta = at(self.alpha_newton, problem.round), at(self.beta_newton, problem.round)
+            step = problem.hessian_solve(w, step, rho=rho)
+            climb = problem.hessian_product(w, gap) + rho * gap
+        new = Client(w - alpha * step, y + beta * climb)
+        return Upload((new.w - w) + (new.y - y) / rho), new
+
+    def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
+        return Server(server.theta + turnout.active / turnout.registered * mean.delta)
+
+    def own_model(self, client: Client) -> Vector:
+        return client.w
+
+    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
+        return Books("theta", server.theta, lambda client: client.w + client.y / self.rho, initial)
