@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fedadmm import (
     __version__,
+    cli_certify,
     cli_data,
     cli_federation,
     cli_paper,
@@ -52,6 +53,7 @@ app.add_typer(cli_federation.app, name="federation")
 app.command("tune")(cli_tune.tune_command)
 app.command("reproduce")(cli_paper.reproduce_command)
 app.command("check")(cli_state.check_command)
+app.command("certify")(cli_certify.certify_command)
 app.command("export")(cli_state.export_command)
 app.command("report")(cli_report.report_command)
 console = Console()

@@ -56,6 +56,7 @@ def simulation_of(
         engine=experiment.engine,
         workers=experiment.workers,
         faults=experiment.faults,
+        certificate=experiment.certificate,
         open_store=open_store,
     )
 

@@ -17,6 +17,7 @@ from fedadmm.core.naming import import_named
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
 from fedadmm.engine import EngineName
+from fedadmm.experiments.certificate import CertificateSettings
 from fedadmm.experiments.records import MetricName
 from fedadmm.experiments.simulation import Weighting
 from fedadmm.learning.local import Local
@@ -96,6 +97,7 @@ class Experiment(Settings):
     local: Local = Local(epochs="1..5")
     state: StateSettings = StateSettings()
     faults: Faults | None = None  # what goes wrong on the way, if anything
+    certificate: CertificateSettings | None = None  # V^t and the Lagrangian in the record of a round
 
     @field_validator("algorithm", mode="before")
     @classmethod
@@ -151,7 +153,16 @@ class Experiment(Settings):
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
         table["algorithm"] = _with_floats(table["algorithm"])
-        for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers"):
+        for key in (
+            "name",
+            "label",
+            "rounds",
+            "target",
+            "stop_at_target",
+            "engine",
+            "workers",
+            "certificate",
+        ):
             del table[key]
         table["state"] = {"float_type": self.state.float_type}
         for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):

@@ -22,6 +22,7 @@ from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
+from fedadmm.experiments.certificate import CertificateSettings, Certifier, check_certifiable
 from fedadmm.experiments.demands import check_everyone, check_model
 from fedadmm.experiments.records import MetricName, Record, has_diverged
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
@@ -103,6 +104,7 @@ class Simulation:
         engine: EngineName = "workers",
         workers: int | None = None,
         faults: Faults | None = None,
+        certificate: CertificateSettings | None = None,
         open_store: OpenStore | None = None,
     ) -> None:
         self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
@@ -118,7 +120,7 @@ class Simulation:
             raise InputError(
                 'engine="ray" keeps no state from before a lost reply; use "workers" with faults'
             )
-        weights = client_weights(weighting, data)
+        self.weights = weights = client_weights(weighting, data)
         self._weight = partial(_weight_in, weights)
         self._registered = float(data.num_clients if weights is None else weights.sum())
         has_classes = not data.client(0).targets.is_floating_point()
@@ -141,6 +143,8 @@ class Simulation:
             self.optimum = self._task.optimum(weights) if metric == "distance" else None
         server = algorithm.init_server(initial)
         kinds = kinds_of(algorithm, initial)
+        if certificate is not None:
+            check_certifiable(certificate, algorithm, kind=kinds[1], num_clients=data.num_clients)
         # Last: a mistake in the settings must be found before anything is written.
         self._store = open_store(kinds, initial) if open_store is not None else MemoryStore()
         self.progress = self._store.progress() or Progress(0, server, self._task.model.buffers(), 0.0)
@@ -159,6 +163,18 @@ class Simulation:
             num_workers=workers,
             lossy=faults is not None,
         )
+        self._certifier = None
+        if certificate is not None:
+            self._certifier = Certifier(
+                certificate,
+                algorithm,
+                self._task,
+                self._store,
+                initial=initial,
+                weight=self._weight,
+                registered=self._registered,
+                seed=seed,
+            )
         self.num_parameters = initial.numel()
 
     @property
@@ -166,6 +182,11 @@ class Simulation:
         """The server's model as a flat vector."""
         theta: Vector = self.progress.server.theta
         return theta
+
+    @property
+    def task(self) -> LearningTask:
+        """The clients' problems."""
+        return self._task
 
     @property
     def diverged(self) -> bool:
@@ -198,6 +219,9 @@ class Simulation:
                 registered=self._registered,
             )
         scores = self._scores(progress)
+        if self._certifier is not None:
+            with one_thread():
+                scores |= self._certifier.numbers(before=self.progress, after=progress, history=self.history)
         heard = {*tally.clients, *tally.refused}
         lost = tuple(a.client for a in asked if a.client not in heard)
         record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost)

@@ -23,7 +23,7 @@ def linear(*, input_shape: tuple[int, ...], num_classes: int, bias: bool = True)
     return nn.Sequential(nn.Flatten(), dense, *([] if num_classes else [nn.Flatten(0)]))
 
 
-class _AgainstZero(nn.Module):
+class AgainstZero(nn.Module):
     """A score for class 1, beside 0 for class 0: their cross entropy is the logistic loss."""
 
     def forward(self, scores: torch.Tensor) -> torch.Tensor:
@@ -37,7 +37,7 @@ def logistic_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn
             f"logistic_regression tells two classes apart, the data has {num_classes}; list those of class 1 in "
             "data.positive, or use softmax_regression"
         )
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 1), _AgainstZero())
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 1), AgainstZero())
 
 
 def mlp(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:

@@ -17,6 +17,7 @@ from fedadmm.data.examples import Examples
 from fedadmm.learning.evaluation import Loss, Metric, Scores, batches, combined, score
 from fedadmm.learning.flat import FlatModel, independent_copy
 from fedadmm.learning.full_batch import FullBatchProblem
+from fedadmm.learning.landscape import Landscape
 from fedadmm.learning.local import Local
 from fedadmm.learning.optimum import Objective, Optimum, is_linear
 from fedadmm.learning.sgd import SGDProblem
@@ -106,6 +107,11 @@ class LearningTask:
         )
 
     @property
+    def loss(self) -> Loss:
+        """The loss of a batch, a mean over its examples."""
+        return self._loss
+
+    @property
     def num_parameters(self) -> int:
         """The number of trainable parameters."""
         return self.model.weights.numel()
@@ -130,6 +136,16 @@ class LearningTask:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
         objective = Objective(self.model.module, self.data, loss=self._loss, l2=self._l2, weights=weights)
         return Optimum(objective, initial=self.model.weights)
+
+    def landscape(self, client: int, *, buffers: Buffers) -> Landscape:
+        """Return a client's objective as a function, over all of its examples."""
+        return Landscape(
+            self.model,
+            self._on_device(self.data.client(client)),
+            loss=self._loss,
+            decay=self._l2 + self._local.weight_decay,
+            buffers=buffers,
+        )
 
     def cost(self, assignment: Assignment) -> float:
         """Return the number of example gradients that a client's epochs take, for a fair share of the work."""

@@ -1,0 +1,207 @@
+"""A run's certificates against Theorem 1: its conditions, its constants, its bound, and what was measured."""
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedadmm.core.errors import InputError
+from fedadmm.experiments.build import simulation_of
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.folder import RunFolder
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.simulation import Simulation
+from fedadmm.theory.bounds import constants, smallest_rho, theorem_1, theorem_1_from_start
+from fedadmm.theory.smoothness import Smoothness, of_task
+
+
+class Verdict(NamedTuple):
+    """What there is to say of a run."""
+
+    facts: dict[str, str]
+    sentence: str
+
+
+class _Condition(NamedTuple):
+    name: str
+    text: str
+    holds: bool
+
+
+def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
+    """Hold a run's certificates against Theorem 1."""
+    folder = RunFolder(path)
+    with folder.at_rest():
+        experiment = folder.read_experiment()
+        records = [Record.from_json(table) for table in folder.read_records()]
+        model = folder.read_model()
+    certified = [record for record in records if record.metrics.get("lagrangian") is not None]
+    if not certified or certified[0].round != 1:
+        raise InputError(
+            f"{path} has no certificate of its first round; run it anew with --set certificate.every=1 and "
+            "another --out"
+        )
+    with_states_elsewhere = experiment.replace(engine="serial", metric=None, target=None)
+    simulation = simulation_of(with_states_elsewhere, data_dir=data_dir)
+    theta = simulation.theta if model is None else model.theta.to(simulation.theta.dtype)
+    smoothness = of_task(simulation.task, w=theta, buffers=simulation.progress.buffers)
+    conditions = [_rho(experiment, smoothness), _eta(experiment)]
+    facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
+    later = [record for record in certified if _of(record, "share_seen") > 1 - 1e-9]
+    num_clients = simulation.task.data.num_clients
+    facts |= _measured(certified, later, num_clients, experiment)
+    failing = [condition.text for condition in conditions if not condition.holds]
+    if not later:
+        failing.append("no certified round began after everyone had been seen")
+    if failing:
+        return Verdict(facts, f"Theorem 1 says nothing of this run: {'; '.join(failing)}.")
+    bounds = _Bounds(experiment, simulation, smoothness, records, certified)
+    return Verdict(facts | bounds.facts(later), bounds.sentence(later))
+
+
+def _rho(experiment: Experiment, smoothness: Smoothness) -> _Condition:
+    rho, least = getattr(experiment.algorithm, "rho", None), smallest_rho(smoothness.value)
+    if not isinstance(rho, int | float):
+        return _Condition("rho", f"rho changes over rounds ({rho}), the theorem's does not", False)
+    holds = rho > least
+    return _Condition(
+        "rho", f"rho={rho:g} is {'' if holds else 'not '}above (1 + sqrt 5) L = {least:.4g}", holds
+    )
+
+
+def _eta(experiment: Experiment) -> _Condition:
+    eta = getattr(experiment.algorithm, "eta", None)
+    everyone = experiment.participation == 1.0 and eta == 1.0
+    if eta == "participation" or everyone:
+        return _Condition("eta", f"eta={eta} is |S|/m", True)
+    if eta == "seen":
+        return _Condition("eta", "eta=seen is |S|/m once everyone has been seen", True)
+    return _Condition("eta", f"eta={eta} is not |S|/m", False)
+
+
+def _measured(
+    certified: list[Record], later: list[Record], num_clients: int, experiment: Experiment
+) -> dict[str, str]:
+    """Return what was measured, whatever the theorem says of it."""
+    assert experiment.certificate is not None
+    drawn = experiment.certificate.clients
+    remark = "" if drawn == "all" else f", estimated on {drawn} clients each"
+    shown = [certified[0], *later[:1], certified[-1]]
+    gaps = ", ".join(f"{_of(r, 'V') / num_clients:.3g} as round {r.round} began" for r in shown)
+    return {
+        "certified": f"{len(certified)} rounds{remark}; in {len(later)} everyone had been seen before",
+        "V / m": gaps,
+        "epsilon_max": f"{_largest_error(certified):.3g}, the largest error of a solve that was recorded",
+    }
+
+
+def _largest_error(certified: list[Record]) -> float:
+    return max(_of(record, "largest_error") for record in certified)
+
+
+class _Bounds:
+    """The bound of Theorem 1 on a run that fulfils its conditions."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        simulation: Simulation,
+        smoothness: Smoothness,
+        records: list[Record],
+        certified: list[Record],
+    ) -> None:
+        self._smoothness, self._certified = smoothness, certified
+        self._num_clients = simulation.task.data.num_clients
+        # With "seen", theta is the mean of fewer u_i at first, of which the analysis says nothing.
+        self._from_start = getattr(experiment.algorithm, "eta", None) != "seen"
+        self._p_min, self._how = _p_min(experiment, records, self._num_clients)
+        self._lowest, self._lowest_how = _lowest(simulation)
+        self._common: dict[str, Any] = {
+            "rho": float(experiment.algorithm.rho),  # type: ignore[attr-defined]
+            "smoothness": smoothness.value,
+            "p_min": self._p_min,
+        }
+
+    def facts(self, later: list[Record]) -> dict[str, str]:
+        """Return the constants, and each mean beside its bound."""
+        c_1, c_2, c_3 = constants(**self._common)
+        mean, bound = self._later(later)
+        facts = {
+            "p_min": f"{self._p_min:.4g}, {self._how}",
+            "f*": f"{self._lowest:.6g}, {self._lowest_how}",
+            "c_1, c_2, c_3": f"{c_1:.4g}, {c_2:.4g}, {c_3:.4g}",
+            f"from round {later[0].round}": f"mean of V / m {mean:.4g}, bound {bound:.4g}",
+        }
+        facts["from round 1"] = f"mean of V / m {self._mean(self._certified):.4g}"
+        if self._from_start:
+            facts["from round 1"] += f", bound with the gradients at the start {self._start():.4g}"
+        return facts
+
+    def _start(self) -> float:
+        first = self._certified
+        return theorem_1_from_start(
+            lagrangian=_of(first[0], "lagrangian"),
+            gradients=_of(first[0], "V_w"),  # at t = 0 w_i = theta and y_i = 0
+            epsilon=_largest_error(first),
+            **self._on(first),
+        )
+
+    def sentence(self, later: list[Record]) -> str:
+        """Return the outcome."""
+        mean, bound = self._later(later)
+        remark = " L is an estimate, and so is the bound." if self._smoothness.kind == "estimate" else ""
+        if mean <= bound:
+            return f"The mean of V / m is {mean / bound:.2g} of the bound of Theorem 1.{remark}"
+        return (
+            f"The mean of V / m is {mean / bound:.2g} times the bound of Theorem 1, which is on the mean over all "
+            f"draws of the participation, and this run is one.{remark}"
+        )
+
+    def _later(self, later: list[Record]) -> tuple[float, float]:
+        bound = theorem_1(
+            lagrangian=_of(later[0], "lagrangian"), epsilon=_largest_error(later), **self._on(later)
+        )
+        return self._mean(later), bound
+
+    def _on(self, rounds: list[Record]) -> dict[str, Any]:
+        length = rounds[-1].round - rounds[0].round + 1
+        return self._common | {
+            "num_clients": self._num_clients,
+            "rounds": length,
+            "lowest": self._lowest,
+        }
+
+    def _mean(self, rounds: list[Record]) -> float:
+        return sum(_of(record, "V") for record in rounds) / len(rounds) / self._num_clients
+
+
+def _p_min(experiment: Experiment, records: list[Record], num_clients: int) -> tuple[float, str]:
+    rule = experiment.participation
+    if isinstance(rule, float) and experiment.faults is None:
+        return round(rule * num_clients) / num_clients, "the participation"
+    if isinstance(rule, tuple) and experiment.faults is None:
+        return min(rule), "the least likely client's"
+    visits = Counter(client for record in records for client in record.clients)
+    return min(visits[client] for client in range(num_clients)) / len(records), "observed"
+
+
+def _lowest(simulation: Simulation) -> tuple[float, str]:
+    """Return f*: the least value of the sum where the problem is convex, else 0, below which no loss goes."""
+    task = simulation.task
+    try:
+        best = task.optimum(simulation.weights).w.to(simulation.theta.dtype)
+    except InputError:
+        return 0.0, "as no loss is negative"
+    clients, weights = range(task.data.num_clients), simulation.weights
+    shares = [1.0 for _ in clients] if weights is None else weights / weights.mean()
+    values = [
+        task.landscape(client, buffers=simulation.progress.buffers).value_and_gradient(best)[0]
+        for client in clients
+    ]
+    total = sum(share * value for share, value in zip(shares, values, strict=True))
+    return float(total), "the optimum that scipy finds"
+
+
+def _of(record: Record, key: str) -> float:
+    value = record.metrics.get(key)
+    return math.nan if value is None else value
