@@ -10,10 +10,12 @@ from fedadmm.algorithms import (
     ALGORITHMS,
     FedAdam,
     FedADMM,
+    FedADMMAuto,
     FedADMMReleased,
     FedAvg,
     FedAvgM,
     FedDyn,
+    FedDynAuto,
     FedHybrid,
     FedNova,
     FedProx,
@@ -59,6 +61,13 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
             lambda: FedADMM(eta="seen", newcomer="initial"),
             'a newcomer must join at theta there; use newcomer="current"',
         ),
+        (lambda: FedADMM(rho="auto"), 'use name = "fedadmm_auto"'),
+        (lambda: FedADMM(eta="auto"), 'use name = "fedadmm_auto"'),
+        (lambda: FedDyn(rho="auto"), 'use name = "feddyn_auto"'),
+        (lambda: FedADMMAuto(rho=0.0), "rho=0.0 is out of range"),
+        (lambda: FedADMMAuto(eta=1.0), 'eta=1.0 is unknown to fedadmm_auto; use "auto" or "seen"'),
+        (lambda: FedADMMAuto(start="own"), 'start=\'own\' is unknown; use "local" or "global"'),
+        (lambda: FedDynAuto(over="few"), 'over=\'few\' is unknown; use "all" or "seen"'),
         (lambda: FedADMMReleased(rho=0), "rho=0 is out of range"),
         (lambda: FedADMMReleased(eta=-1.0), "eta=-1.0 is out of range"),
         (lambda: FedAvg(eta=float("inf")), "eta=inf is out of range"),
@@ -98,9 +107,10 @@ def test_only_scaffold_and_fednova_have_no_room_for_momentum_and_weight_decay() 
 @pytest.mark.parametrize(
     ("name", "up", "down"),
     # In vectors of d numbers. SCAFFOLD sends and receives its control variates too, FedNova sends one number more;
-    # FedDyn's y_sum and what a server optimizer remembers stay at home.
-    [(name, 1, 1) for name in ALGORITHMS if name not in ("scaffold", "fednova")]
-    + [("scaffold", 2, 2), ("fednova", 1 + 1 / 6, 1)],
+    # those that choose rho receive it and send what they measured. What a server sums up or remembers stays at home.
+    [(name, 1, 1) for name in ALGORITHMS if name not in ("scaffold", "fednova") and "auto" not in name]
+    + [("scaffold", 2, 2), ("fednova", 1 + 1 / 6, 1)]
+    + [("fedadmm_auto", 1 + 6 / 6, 1 + 1 / 6), ("feddyn_auto", 1 + 3 / 6, 1 + 1 / 6)],
 )
 def test_the_cost_of_a_round_is_the_size_of_its_messages(name: str, up: float, down: float) -> None:
     d, num_active = 6, 3

@@ -133,12 +133,13 @@ def test_methods_with_books_declare_them() -> None:
         for name, method in METHODS.items()
         if method.books(method.init_server(theta), initial=theta, registered=5.0) is not None
     }
-    exact = ("participation", "seen", "scaffold", "feddyn", "fedhybrid")
+    exact = ("participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto")
     assert keepers == {name for name in METHODS if any(word in name for word in exact)}
 
 
 @pytest.mark.parametrize(
-    "name", ["fedadmm, participation", "fedadmm, seen", "scaffold", "feddyn", "fedhybrid, newton"]
+    "name",
+    ["fedadmm, participation", "fedadmm, seen", "fedadmm_auto", "scaffold", "feddyn", "fedhybrid, newton"],
 )
 def test_a_state_that_was_kept_though_its_update_was_lost_unbalances_the_books(name: str) -> None:
     world = quadratic_world()

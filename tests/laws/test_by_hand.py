@@ -14,10 +14,12 @@ from fedadmm.algorithms import (
     ALGORITHMS,
     FedAdam,
     FedADMM,
+    FedADMMAuto,
     FedADMMReleased,
     FedAvg,
     FedAvgM,
     FedDyn,
+    FedDynAuto,
     FedHybrid,
     FedNova,
     FedProx,
@@ -25,9 +27,11 @@ from fedadmm.algorithms import (
     FedYogi,
     Scaffold,
     fedadmm,
+    fedadmm_auto,
     fedadmm_released,
     fedavg,
     feddyn,
+    feddyn_auto,
     fedhybrid,
     scaffold,
 )
@@ -75,6 +79,26 @@ NO_STATE: dict[str, Any] = {
 DYN: dict[str, Any] = {
     "server": feddyn.Server(v(1.0), v(10.0)),
     "states": (feddyn.Client(v(-1.0)), feddyn.Client(v(7.0))),
+}
+# The same solutions with rho = 2, and rho was 1 when they came last, so z = rho w + y was -1 and 5, and is 5 and 1.
+# |w - theta|^2 = 1 and 4, |w - w_old|^2 = 4 and 1, each with a mean of 5/2; the mean change of z is 1.
+# The third client has w = 0, y = 4, rho = 1: z_sum = -1 + 5 + 4, then 10; rho_sum = 3, then 5. The mean w is -3/3 = -1,
+# which the two clients' old ones are too, so fresh is their mean w, (1 + 2 - 1)/4 = 1/2; w_sum = -3 + 2 (1 + 1) = 1.
+# `apart` grew from 1 to 5/2 and may grow to 2, so of the lead 1/2 - 1/5 theta takes 4/5: 10/5 + 6/25.
+# Running means of 3 visits: 1/3 + (2/3) (5/2) = 2; 91/3 + (2/3) (5/2) = 32. rho = (6/3) (2/32)^(1/4) = 1.
+AUTO: dict[str, Any] = {
+    "server": fedadmm_auto.Server(v(1.0), 2.0, v(8.0), v(-3.0), 3.0, 6.0, 1.0, 1.0, 91.0),
+    "states": (fedadmm_auto.Client(v(0.0), v(-1.0), 1.0), fedadmm_auto.Client(v(-2.0), v(7.0), 1.0)),
+    "uploads": ((6.0, 2.0, 1.0, 0.0, 1.0, 1.0, 4.0), (-4.0, 2.0, 1.0, 0.0, 4.0, 4.0, 1.0)),
+    "states_after": ((2.0, 1.0, 2.0), (-1.0, 3.0, 2.0)),
+}
+AUTO_SUMS = (10.0, 1.0, 5.0, 6.0, 2.0, 2.0, 32.0)
+# push = 2 (w - theta) = 2 and -4, with a mean of -1; y_sum = 10 - 2 = 8; rho = 6/3, for nobody is new.
+DYN_AUTO: dict[str, Any] = {
+    "server": feddyn_auto.Server(v(1.0), 2.0, v(10.0), 6.0),
+    "states": (feddyn.Client(v(-1.0)), feddyn.Client(v(7.0))),
+    "uploads": ((2.0, 2.0, 0.0, 0.0), (-4.0, 2.0, 0.0, 0.0)),
+    "states_after": ((1.0,), (3.0,)),
 }
 # Two steps of 1/2 on f + (c - c_i) w, with c = 1/2.
 # c_0 = 1: 1 - (-2 - 1/2)/2 = 9/4; 9/4 - (-3/4 - 1/2)/2 = 23/8. c_0 = 1 - 1/2 - 15/8 = -11/8, a change of -19/8.
@@ -189,6 +213,12 @@ BY_HAND = {
     "FedYogi, below": Hand(
         FedYogi(**ADAPTIVE), **_remembering(m=1.0, v=0.125), server_after=(0.5, 0.25, 0.25)
     ),
+    "FedADMMAuto": Hand(FedADMMAuto(), **AUTO, server_after=(2.24, 1.0, *AUTO_SUMS)),
+    "FedADMMAuto, eta seen": Hand(FedADMMAuto(eta="seen"), **AUTO, server_after=(2.0, 1.0, *AUTO_SUMS)),
+    # 1 + (-1 + 8/3)/2
+    "FedDynAuto": Hand(FedDynAuto(), **DYN_AUTO, server_after=(1 + 5 / 6, 2.0, 8.0, 6.0)),
+    # 1 + (-1 + 8/4)/2
+    "FedDynAuto, all": Hand(FedDynAuto(over="all"), **DYN_AUTO, server_after=(1.5, 2.0, 8.0, 6.0)),
     # 1 - 1/2 + (8/4)/2
     "FedDyn": Hand(FedDyn(rho=2.0), **DYN, **DUALS, server_after=(1.5, 8.0)),
     # 1 - 1/2 + (8/3)/2
@@ -246,3 +276,23 @@ def test_a_newcomer_holds_theta_0_or_the_theta_that_it_downloads() -> None:
         play.given(server=fedadmm.Server(v(1.0)), states={}, round=1)
         (visit,) = play.visits([0])
         assert float(visit.upload.delta) == pytest.approx(delta, abs=1e-14)
+
+
+@pytest.mark.parametrize("algorithm", [FedADMMAuto(), FedDynAuto()], ids=str)
+def test_the_stiffness_of_a_first_visit_is_what_holds_the_solver_back_beside_rho(
+    algorithm: Algorithm,
+) -> None:
+    # Nothing is known, so rho = 1 / (lr x steps). Client 1, f = 3/2 w^2, theta = 1, g = 3.
+    # Exact with rho = 1/(1/2) = 2: w = 2/5, 3/(3/5) - 2 = 3, the curvature.
+    # Two steps of 1/8 with rho = 4: 1 - 3/8, then 5/8 - (15/8 - 12/8)/8 = 37/64; 3/(27/64) - 4 = 28/9.
+    for num_steps, learning_rate, expected in ((None, 0.5, 3.0), (2, 0.125, 28 / 9)):
+        task = on_a_line([1.0, 3.0], [3.0, 0.0], num_steps=num_steps, learning_rate=learning_rate)
+        play = Play(algorithm, task, v(1.0), num_clients=2)
+        (visit,) = play.visits([1])
+        assert visit.upload.rho == 1 / (learning_rate * (num_steps or 1))
+        assert visit.upload.stiffness == pytest.approx(expected, abs=1e-14)
+        play.round([1])
+        share = 0.5 if isinstance(algorithm, FedDynAuto) else 1.0  # FedDyn takes half while all are new
+        assert play.progress.server.rho == pytest.approx(share * expected, abs=1e-14)
+        (visit,) = play.visits([1])
+        assert visit.upload.stiffness == 0.0  # measured once

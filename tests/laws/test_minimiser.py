@@ -8,12 +8,12 @@ import pytest
 import scipy.optimize
 import torch
 
-from fedadmm.algorithms import FedADMM, FedAvg, FedDyn, FedProx
+from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.seeds import stream
 from play import Play
-from quadratics import heterogeneous
+from quadratics import Quadratics, heterogeneous
 
 NUM_CLIENTS = 50
 CLIENTS = heterogeneous(NUM_CLIENTS, 6, seed=1)
@@ -85,10 +85,56 @@ def test_the_closed_form_is_scipys_optimum() -> None:
 def test_exact_books_lead_to_the_minimiser(name: str, rho: float) -> None:
     play = _play(EXACT_BOOKS[name](rho))
     assert _closest(play, rounds=1500, enough=1e-8) <= 1e-8
-    # And there it stays: this was no passage.
-    for clients in FIFTH[:20]:
-        play.round(clients)
-    assert _distance(play.theta) < 1e-6
+    assert _stays(play)
+
+
+def _stays(play: Play) -> bool:
+    """Return whether theta is still there after 20 rounds more: then this was no passage."""
+    return _distance(play.rounds(FIFTH[:20]).theta) < 1e-6
+
+
+# L = 1, though neither the unit of the problem nor the solver is told: exact, long, and a few steps.
+@pytest.mark.parametrize(
+    "solver",
+    [{}, {"num_steps": 12, "learning_rate": 0.5}, {"num_steps": 3, "learning_rate": 0.3}],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "algorithm",
+    [FedADMMAuto(), FedADMMAuto(start="local"), FedDynAuto(), FedDynAuto(over="all")],
+    ids=str,
+)
+def test_auto_reaches_the_minimiser(algorithm: Algorithm, solver: dict) -> None:
+    clients = heterogeneous(NUM_CLIENTS, 6, seed=1, **solver)
+    play = Play(algorithm, clients, torch.zeros_like(OPTIMUM), num_clients=NUM_CLIENTS)
+    assert _closest(play, rounds=600, enough=1e-8) <= 1e-8
+    assert _stays(play)
+
+
+def test_auto_is_told_no_unit() -> None:
+    # Ten times the curvature and a tenth of the learning rate are the same problem: so is the path, with ten times rho.
+    paths = []
+    for unit in (1.0, 10.0):
+        clients = heterogeneous(NUM_CLIENTS, 6, seed=1)
+        clients = Quadratics(unit * clients.hessians, clients.targets, num_steps=3, learning_rate=0.3 / unit)
+        play = Play(FedADMMAuto(), clients, torch.zeros_like(OPTIMUM), num_clients=NUM_CLIENTS)
+        play.rounds(FIFTH[:30])
+        paths.append((play.theta, play.progress.server.rho / unit))
+    torch.testing.assert_close(paths[0][0], paths[1][0])
+    assert paths[0][1] == pytest.approx(paths[1][1])
+
+
+def test_theta_runs_ahead_of_the_mean_u_and_returns_to_it() -> None:
+    play = _play(FedADMMAuto())
+    leads = []
+    for first in range(0, 150, 10):
+        play.rounds(FIFTH[first : first + 10])
+        server = play.progress.server
+        mean = sum(s.rho * s.w + s.y for s in play.states.values()) / sum(s.rho for s in play.states.values())
+        torch.testing.assert_close(server.z_sum / server.rho_sum, mean, rtol=1e-10, atol=1e-10)
+        leads.append(float((server.theta - mean).norm()))
+    assert leads[0] > 0.1
+    assert leads[-1] < 1e-5
 
 
 @pytest.mark.parametrize("algorithm", [FedAvg(), FedProx(rho=1.0)], ids=str)

@@ -3,10 +3,12 @@
 from typing import Any
 
 from fedadmm.algorithms.fedadmm import FedADMM
+from fedadmm.algorithms.fedadmm_auto import FedADMMAuto
 from fedadmm.algorithms.fedadmm_released import FedADMMReleased
 from fedadmm.algorithms.fedavg import FedAvg
 from fedadmm.algorithms.fedavgm import FedAvgM
 from fedadmm.algorithms.feddyn import FedDyn
+from fedadmm.algorithms.feddyn_auto import FedDynAuto
 from fedadmm.algorithms.fedhybrid import FedHybrid
 from fedadmm.algorithms.fednova import FedNova
 from fedadmm.algorithms.fedopt import FedAdam, FedYogi
@@ -17,12 +19,14 @@ from fedadmm.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
     "fedadmm": FedADMM,
+    "fedadmm_auto": FedADMMAuto,
     "fedadmm_released": FedADMMReleased,
     "fedsgd": FedSGD,
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "scaffold": Scaffold,
     "feddyn": FedDyn,
+    "feddyn_auto": FedDynAuto,
     "fednova": FedNova,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
@@ -33,11 +37,13 @@ ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
 __all__ = [
     "ALGORITHMS",
     "FedADMM",
+    "FedADMMAuto",
     "FedADMMReleased",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
     "FedDyn",
+    "FedDynAuto",
     "FedHybrid",
     "FedNova",
     "FedProx",

@@ -51,6 +51,10 @@ class FedADMM(Algorithm[Server, Client, Upload]):
     newcomer: Newcomer = "current"
 
     def __post_init__(self) -> None:
+        if "auto" in (self.rho, self.eta):
+            raise InputError(
+                '"auto" is the choice of fedadmm_auto, which keeps other books; use name = "fedadmm_auto"'
+            )
         check_rate("rho", self.rho, positive=True)
         if self.start not in ("local", "global"):
             raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')

@@ -38,6 +38,8 @@ class FedDyn(Algorithm[Server, Client, Upload]):
     over: Literal["all", "seen"] = "all"  # N: the registered clients (the paper's), or those seen so far
 
     def __post_init__(self) -> None:
+        if str(self.rho) == "auto":
+            raise InputError('rho="auto" is the choice of feddyn_auto; use name = "feddyn_auto"')
         check_rate("rho", self.rho, positive=True)
         if self.over not in ("all", "seen"):
             raise InputError(f'over={self.over!r} is unknown; use "all" or "seen"')

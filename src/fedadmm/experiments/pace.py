@@ -42,7 +42,9 @@ class Pace:
             self._measured.setdefault(_key(experiment), []).append(statistics.median(seconds))
 
     def seconds(self, experiment: Experiment, *, rounds: int) -> float:
-        """Return the estimated seconds of so many rounds."""
+        """Return the estimated seconds of so many rounds; 0 for data that is made on the spot, which is small."""
+        if experiment.data.name not in NUM_EXAMPLES:
+            return 0.0
         return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
 
     def _per_gradient(self, experiment: Experiment) -> float:

@@ -12,6 +12,7 @@ from fedadmm.experiments.paper.table_1 import TABLE_1
 from fedadmm.experiments.paper.table_3 import TABLE_3
 from fedadmm.experiments.paper.table_4 import FIGURE_7, TABLE_4
 from fedadmm.experiments.paper.table_5 import TABLE_5, TABLE_ACCURACY
+from fedadmm.experiments.paper.table_auto import AUTO
 from fedadmm.experiments.paper.table_messages import TABLE_MESSAGES
 
 PAPER: dict[str, Preset] = {
@@ -19,6 +20,7 @@ PAPER: dict[str, Preset] = {
     for preset in (
         TABLE_1, TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_ACCURACY, TABLE_ADAPTABILITY, TABLE_MESSAGES,
         FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_STRAGGLERS,
+        AUTO,
     )
 }  # fmt: skip
 

@@ -50,6 +50,7 @@ class Preset:
     make_cells: Callable[[Size], Iterable[Cell]] = no_cells
     table: Callable[[], WorkedOut] | None = None
     small_seeds: int = 1
+    paper_seeds: int = 5
 
     def cells(self, size: Size) -> list[Cell]:
         """Return the runs in a size; those that fall together in the small one are there once.
@@ -65,7 +66,7 @@ class Preset:
 
     def seeds(self, size: Size) -> int:
         """Return over how many seeds the results are averaged: the paper has five."""
-        return 5 if size == "paper" else self.small_seeds
+        return self.paper_seeds if size == "paper" else self.small_seeds
 
 
 def _differ_in_network_only(small: Experiment, large: Experiment) -> bool:

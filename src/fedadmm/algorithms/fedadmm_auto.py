@@ -1,0 +1,139 @@
+"""FedADMM that chooses rho and eta (see fedadmm.py for the symbols, stiffness.py for where rho begins).
+
+z       rho w + y of a client: the mean u that is right where every client has a rho of its own is z_sum / rho_sum
+fresh   the mean w of the round's clients; the mean w of all seen is w_sum / rho_sum, of which most are old
+apart   the mean |w - theta|^2 of a round; `again` is over the clients that came before, and `moved` their |w - w_old|^2
+
+rho is the mean stiffness of the clients seen, times sqrt(|w - theta| / |w - w_old|): the two residuals of ADMM are
+held together. theta runs ahead of the mean u by fresh less the mean w, as if all clients had come. Where nothing moves
+any more both are theta, so it ends at the mean u. The lead shrinks while the clients are drawn apart.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from fedadmm.algorithms.stiffness import Scalar, first_guess, is_first, squared, stiffness
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.books import Books
+from fedadmm.core.errors import InputError
+from fedadmm.core.schedules import Rate, at, check_rate
+
+AtHome = Any  # a vector or a number of the server's, None in a download: no client needs it
+ALLOWED_GROWTH = 2.0  # of `apart` over its running mean, before the lead shrinks
+
+
+class Server(NamedTuple):
+    theta: Vector
+    rho: float | None  # of the next round; 0: nothing is known yet. None in a download where rho is given
+    z_sum: AtHome = None  # over the clients seen
+    w_sum: AtHome = None  # of rho w, as far as the uploads tell
+    rho_sum: AtHome = None
+    stiffness_sum: AtHome = None
+    apart: AtHome = None  # running means, over as many visits as there are clients seen
+    apart_again: AtHome = None
+    moved_again: AtHome = None
+
+
+class Client(NamedTuple):
+    w: Vector
+    y: Vector
+    rho: float  # of its last visit; 0: it has no part in the sums yet
+
+    @property
+    def z(self) -> Vector:
+        return self.rho * self.w + self.y
+
+
+class Upload(NamedTuple):
+    z_change: Vector
+    rho: Scalar
+    rho_before: Scalar
+    stiffness: Scalar
+    apart: Scalar
+    apart_again: Scalar
+    moved_again: Scalar
+
+
+@dataclass(frozen=True)
+class FedADMMAuto(Algorithm[Server, Client, Upload]):
+    """FedADMM whose rho is measured, and whose theta runs ahead of the mean u and returns to it.
+
+    rho: "auto", or a number or a schedule.
+    eta: "auto", or "seen" for the mean u of the clients seen and no lead.
+    start: local training starts from theta ("global") or from the client's own w ("local").
+    """
+
+    rho: Rate | Literal["auto"] = "auto"
+    eta: Literal["auto", "seen"] = "auto"
+    start: Literal["local", "global"] = "global"
+
+    def __post_init__(self) -> None:
+        if self.rho != "auto":
+            check_rate("rho", self.rho, positive=True)
+        if self.eta not in ("auto", "seen"):
+            raise InputError(
+                f'eta={self.eta!r} is unknown to fedadmm_auto; use "auto" or "seen", or name = "fedadmm"'
+            )
+        if self.start not in ("local", "global"):
+            raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
+
+    def init_server(self, theta: Vector) -> Server:
+        zeros = torch.zeros_like(theta)
+        return Server(theta, 0.0, zeros, zeros, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client(w=theta, y=torch.zeros_like(theta), rho=0.0)
+
+    def download(self, server: Server) -> Server:
+        return Server(server.theta, server.rho if self.rho == "auto" else None)
+
+    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        theta = server.theta
+        rho = (server.rho or first_guess(problem)) if self.rho == "auto" else at(self.rho, problem.round)
+        start = client.w if self.start == "local" else theta
+        w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)
+        new = Client(w, client.y + rho * (w - theta), rho)
+        found = stiffness(problem, theta=theta, w=w, y=client.y, rho=rho) if self.rho == "auto" else 0.0
+        apart, again = squared(w - theta), 1 - is_first(client.y)
+        moved = squared(w - client.w)
+        return Upload(new.z - client.z, rho, client.rho, found, apart, again * apart, again * moved), new
+
+    def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
+        theta, active = server.theta, turnout.active
+        mean_w = server.w_sum / server.rho_sum if server.rho_sum else theta
+        # z_change is 2 rho w - rho theta - rho_before w_old: with the mean w in the place of w_old, it tells w.
+        fresh = (mean.z_change + mean.rho * theta + mean.rho_before * mean_w) / (2 * mean.rho)
+        z_sum = server.z_sum + active * mean.z_change
+        w_sum = server.w_sum + active * (mean.rho * fresh - mean.rho_before * mean_w)
+        rho_sum = server.rho_sum + active * (mean.rho - mean.rho_before)
+        lead = self._calm(server, mean) * (fresh - w_sum / rho_sum)
+        share = active / turnout.seen
+        apart, apart_again, moved_again = (
+            old + share * (new - old)
+            for old, new in (
+                (server.apart, mean.apart),
+                (server.apart_again, mean.apart_again),
+                (server.moved_again, mean.moved_again),
+            )
+        )
+        stiffness_sum = server.stiffness_sum + active * mean.stiffness
+        balance = (apart_again / moved_again) ** 0.25 if moved_again else 1.0
+        rho = balance * stiffness_sum / turnout.seen
+        sums = (z_sum, w_sum, rho_sum, stiffness_sum, apart, apart_again, moved_again)
+        return Server(z_sum / rho_sum + lead, rho, *sums)
+
+    def _calm(self, server: Server, mean: Upload) -> float:
+        """Return the share of the lead that theta takes: less than all where the clients are drawn apart."""
+        if self.eta == "seen":
+            return 0.0
+        grown = float(mean.apart) / server.apart if server.apart else 1.0
+        return min(1.0, ALLOWED_GROWTH / grown) if grown else 1.0
+
+    def own_model(self, client: Client) -> Vector:
+        return client.w
+
+    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
+        mean = server.z_sum / registered
+        return Books("z_sum", mean, lambda client: client.z, torch.zeros_like(mean))

@@ -1,0 +1,74 @@
+"""FedDyn that chooses rho (see feddyn.py for the symbols, stiffness.py for where rho comes from).
+
+push    rho (w - theta) of a client, which is the change of its dual: exact, whatever rho the client used
+
+rho is the mean stiffness of the clients seen, and half of it while all of a round's clients are new.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+
+from fedadmm.algorithms.feddyn import Client
+from fedadmm.algorithms.stiffness import Scalar, first_guess, is_first, stiffness
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.books import Books
+from fedadmm.core.errors import InputError
+
+WHILE_NEW = 0.5  # of the stiffness: a loose rho gains more at the start
+
+
+class Server(NamedTuple):
+    theta: Vector
+    rho: float  # of the next round; 0: nothing is known yet
+    y_sum: Vector | None = None  # None in a download: no client needs it
+    stiffness_sum: float | None = None
+
+
+class Upload(NamedTuple):
+    push: Vector
+    rho: Scalar
+    stiffness: Scalar
+    first: Scalar  # 1 on a client's first visit
+
+
+@dataclass(frozen=True)
+class FedDynAuto(Algorithm[Server, Client, Upload]):
+    """Dual tracking whose rho is measured; over: the mean dual is that of all clients, or of those seen."""
+
+    over: Literal["all", "seen"] = "seen"
+
+    def __post_init__(self) -> None:
+        if self.over not in ("all", "seen"):
+            raise InputError(f'over={self.over!r} is unknown; use "all" or "seen"')
+
+    def init_server(self, theta: Vector) -> Server:
+        return Server(theta, 0.0, torch.zeros_like(theta), 0.0)
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client(torch.zeros_like(theta))
+
+    def download(self, server: Server) -> Server:
+        return Server(server.theta, server.rho)
+
+    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        theta, rho = server.theta, server.rho or first_guess(problem)
+        w = problem.solve(start=theta, dual=client.y, rho=rho, centre=theta)
+        push = rho * (w - theta)
+        found = stiffness(problem, theta=theta, w=w, y=client.y, rho=rho)
+        return Upload(push, rho, found, is_first(client.y)), Client(client.y + push)
+
+    def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
+        assert server.y_sum is not None
+        assert server.stiffness_sum is not None
+        y_sum = server.y_sum + turnout.active * mean.push
+        y_mean = y_sum / (turnout.registered if self.over == "all" else turnout.seen)
+        stiffness_sum = server.stiffness_sum + turnout.active * mean.stiffness
+        rho = stiffness_sum / turnout.seen * (1 - (1 - WHILE_NEW) * mean.first)
+        return Server(server.theta + (mean.push + y_mean) / mean.rho, rho, y_sum, stiffness_sum)
+
+    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
+        assert server.y_sum is not None
+        y_mean = server.y_sum / registered
+        return Books("y_sum", y_mean, lambda client: client.y, torch.zeros_like(y_mean))
