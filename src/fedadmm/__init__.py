@@ -22,6 +22,7 @@ from fedadmm.algorithms import (
     FedSGD,
     FedYogi,
     Scaffold,
+    SittingOut,
 )
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
 from fedadmm.core.errors import InputError
@@ -68,6 +69,7 @@ __all__ = [
     "Result",
     "Scaffold",
     "Simulation",
+    "SittingOut",
     "Step",
     "Turnout",
     "Vector",

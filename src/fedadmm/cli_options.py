@@ -47,7 +47,7 @@ def experiments_of(
     names = (
         [name.strip() for name in algorithms.split(",")]
         if algorithms
-        else load_plan(plan).variants or [n for n, kind in ALGORITHMS.items() if not kind.needs_everyone]
+        else load_plan(plan).variants or [n for n, kind in ALGORITHMS.items() if not kind().needs_everyone]
     )
     return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
 

@@ -21,6 +21,7 @@ from fedadmm.algorithms import (
     FedProx,
     FedYogi,
     Scaffold,
+    SittingOut,
 )
 from fedadmm.core.errors import InputError
 from fedadmm.core.messages import num_bytes
@@ -35,7 +36,10 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
     assert is_dataclass(one)
     assert one == other
     assert hash(one) == hash(other)
-    assert eval(repr(one), {algorithm.__name__: algorithm, "Step": Step, "FedAvg": FedAvg}) == one
+    assert (
+        eval(repr(one), {algorithm.__name__: algorithm, "Step": Step, "FedAvg": FedAvg, "FedADMM": FedADMM})
+        == one
+    )
     for field in fields(one):
         with pytest.raises(FrozenInstanceError):
             setattr(one, field.name, 1.0)
@@ -86,6 +90,10 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedAdam(inner=FedDyn()), "FedDyn's server does more than add its clients' mean step"),
         (lambda: FedAvgM(inner=FedADMM()), "use FedAvgM with FedAvg, FedProx or another that uploads a step"),
         (lambda: FedYogi(inner=FedAvgM()), "FedAvgM's server does more"),
+        (lambda: SittingOut(awake=0.0), "awake=0.0 is out of range; use a probability above 0 and up to 1"),
+        (lambda: SittingOut(inner="fedadmm"), "inner='fedadmm' is no algorithm"),
+        (lambda: SittingOut(inner=FedADMM(eta="seen")), "so its server cannot sit out; use FedADMM with eta"),
+        (lambda: SittingOut(inner=FedDyn()), "does not keep theta the mean of what all clients hold"),
         (lambda: FedHybrid(rho=0.0), "rho=0.0 is out of range"),
         (lambda: FedHybrid(rho=Constant(1.0)), "is a schedule; FedHybrid needs one number for all rounds"),
         (lambda: FedHybrid(beta_newton=0.0), "beta_newton=0.0 is out of range"),

@@ -133,7 +133,7 @@ def test_methods_with_books_declare_them() -> None:
         for name, method in METHODS.items()
         if method.books(method.init_server(theta), initial=theta, registered=5.0) is not None
     }
-    exact = ("participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto")
+    exact = ("participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto", "sitting_out")
     assert keepers == {name for name in METHODS if any(word in name for word in exact)}
 
 

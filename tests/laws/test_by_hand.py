@@ -26,6 +26,7 @@ from fedadmm.algorithms import (
     FedSGD,
     FedYogi,
     Scaffold,
+    SittingOut,
     fedadmm,
     fedadmm_auto,
     fedadmm_released,
@@ -121,6 +122,9 @@ def _remembering(*, m: float, v: float) -> dict[str, Any]:
     server = FedAdam().init_server(torch.ones(1).double())
     return {**STEPS, "server": server._replace(m=m + 0 * server.m, v=v + 0 * server.v)}
 
+
+SITTING_OUT = SittingOut(awake=0.5, inner=FedADMM(rho=2.0, eta="participation", newcomer="initial"))
+HALF_AHEAD = SITTING_OUT.init_server(v(1.0))._replace(ahead=v(1.25))
 
 BY_HAND = {
     "FedADMM, eta 1": Hand(FedADMM(rho=2.0, eta=1.0), **ADMM, server_after=(2.0,)),
@@ -223,6 +227,10 @@ BY_HAND = {
     "FedDyn": Hand(FedDyn(rho=2.0), **DYN, **DUALS, server_after=(1.5, 8.0)),
     # 1 - 1/2 + (8/3)/2
     "FedDyn, seen": Hand(FedDyn(rho=2.0, over="seen"), **DYN, **DUALS, server_after=(0.5 + 4 / 3, 8.0)),
+    # theta is 1 for the clients, so their mean delta is 1, of which 2/4 are booked: ahead = 5/4 + 1/2. In round 1 the
+    # server's coin leaves it out, and theta stays; in round 3 it takes part, and theta is ahead.
+    "SittingOut, out": Hand(SITTING_OUT, **ADMM | {"server": HALF_AHEAD}, server_after=(1.0, 1.75)),
+    "SittingOut, in": Hand(SITTING_OUT, **ADMM | {"server": HALF_AHEAD}, server_after=(1.75, 1.75), round=3),
     # Client 0 takes a gradient step: -3 - 1 + 2 (0 - 1) = -6, w = 0 + 6/2 = 3, y = -1 + (0 - 1)/2 = -3/2, and u, which
     # was -1/2, is 3 - 3/4: delta = 11/4. Client 1 takes a Newton step: (-6 + 7 + 2 (-2 - 1)) / (3 + 2) = -1, so w = -1,
     # and y = 7 + 1/5 (3 + 2) (-2 - 1) = 4; u, which was 3/2, is -1 + 2: delta = -1/2. The mean is 9/8, theta takes 2/4.

@@ -15,6 +15,7 @@ from fedadmm.algorithms.fedopt import FedAdam, FedYogi
 from fedadmm.algorithms.fedprox import FedProx
 from fedadmm.algorithms.fedsgd import FedSGD
 from fedadmm.algorithms.scaffold import Scaffold
+from fedadmm.algorithms.sitting_out import SittingOut
 from fedadmm.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
@@ -32,6 +33,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedhybrid": FedHybrid,
+    "sitting_out": SittingOut,
 }
 
 __all__ = [
@@ -50,4 +52,5 @@ __all__ = [
     "FedSGD",
     "FedYogi",
     "Scaffold",
+    "SittingOut",
 ]
