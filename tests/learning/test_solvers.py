@@ -253,14 +253,16 @@ def visit_of_one_step(solver: str) -> float:
     return epsilon
 
 
-def test_lbfgs_goes_down_to_the_rounding_of_single_precision() -> None:
+@pytest.mark.parametrize(("float_type", "rounding"), [(torch.float32, 1e-12), (torch.float64, 1e-28)], ids=str)
+def test_lbfgs_goes_down_to_the_rounding_and_ends_there(float_type: torch.dtype, rounding: float) -> None:
     data = some_data([8, 10, 6])
-    task = learning_task(made(lambda: nn.Linear(4, 3)), data, solver="lbfgs")
-    problem = _problem_of(task, epochs=500)
-    centre = torch.zeros(15)
-    problem.solve(start=centre, rho=RHO, centre=centre)
-    assert problem.effort().epsilon < 1e-12
-    assert problem.effort().steps < 200  # it stands still, and ends
+    data = PartitionedData(data.inputs.to(float_type), data.targets, data.offsets, None, 3)
+    task = learning_task(made(lambda: nn.Linear(4, 3).to(float_type)), data, solver="lbfgs")
+    for start in _vectors(15, 4):
+        problem = _problem_of(task, epochs=1000)
+        problem.solve(start=start.to(float_type), rho=0.1, centre=torch.zeros(15, dtype=float_type))
+        assert problem.effort().epsilon < rounding
+        assert problem.effort().steps < 500
 
 
 def test_a_divergent_descent_is_no_solution() -> None:
