@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
+from methods import ON_NETWORKS
 
 
 def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def random_fate(seed: int) -> Fate:
     return lambda message: generator.choice(fates) if message.metadata.message_type == "train" else "arrives"
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name in ON_NETWORKS])
 def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name, fraction_train=0.75)
     with server_of(config) as strategy:
