@@ -109,7 +109,7 @@ def compare_command(
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
     """
     # Here, for matplotlib and plotly take a second to import.
-    from fedadmm.report.axes import BYTES, ROUNDS
+    from fedadmm.report.axes import BYTES, ROUNDS, SIMULATED, axes_of
     from fedadmm.report.figures import accuracy_figure, save_figure
     from fedadmm.report.page import write_page
 
@@ -138,7 +138,9 @@ def compare_command(
         console.print(remark, highlight=False)
     markdown, picture = out / f"{first.name}.md", out / f"{first.name}.png"
     markdown.write_text(comparison_markdown(runs))
-    figure = accuracy_figure(methods_of(runs), title=title, axes=(ROUNDS, BYTES), width=12)
+    methods = methods_of(runs)
+    axes = (ROUNDS, SIMULATED if SIMULATED in axes_of(methods) else BYTES)
+    figure = accuracy_figure(methods, title=title, axes=axes, width=12)
     save_figure(figure, picture)
     page = write_page([Section(title, runs, remark)], out / "report.html", title=first.name)
     console.print(
@@ -181,7 +183,8 @@ def show_command(
     data = read_run(run)
     console.print((run / "experiment.toml").read_text(), highlight=False, markup=False)
     table = Table(title="Rounds", title_justify="left")
-    columns = ("round", data.metric.key, "loss", "client_loss", "steps", "bytes_up", "seconds")
+    columns = ["round", data.metric.key, "loss", "client_loss", "steps", "bytes_up", "seconds"]
+    columns += ["simulated_seconds"] if data.has_clock else []
     for column in columns:
         table.add_column(column, justify="right")
     step = max(1, len(data.rounds) // 15)

@@ -100,6 +100,12 @@ class FedADMM(Algorithm[Server, Client, Upload]):
             eta = at(self.eta, turnout.round)
         return Server(server.theta + eta * mean.delta)
 
+    def joining(self, upload: Upload, *, then: Server, now: Server) -> Upload:
+        if self.eta != "seen":
+            return upload
+        # A mean over the seen takes a newcomer in at the theta of that moment, not at the one it was sent.
+        return Upload(upload.delta + (then.theta - now.theta))
+
     def own_model(self, client: Client) -> Vector:
         return client.w
 

@@ -93,6 +93,10 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
         """Return what travels to a client: the server's state, less what no client needs (None)."""
         return server
 
+    def joining(self, upload: UploadT, *, then: ServerT, now: ServerT) -> UploadT:
+        """Return what a newcomer's upload counts as when theta has moved on since its download: the upload itself."""
+        return upload
+
     def own_model(self, client: ClientT) -> Vector | None:
         """Return the model that is a client's own, None where a method gives it none beside theta."""
         return None

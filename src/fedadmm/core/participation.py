@@ -38,7 +38,7 @@ class Uniform:
 
     def select(self, round: int, *, devices: Devices, generator: np.random.Generator) -> Ids:
         """Return this round's clients; the cost does not grow with the number registered."""
-        size = self._size(devices.num_clients)
+        size = self.size(devices.num_clients)
         return np.sort(generator.choice(devices.num_clients, size=size, replace=False, shuffle=False))
 
     def check(self, num_clients: int) -> None:
@@ -47,13 +47,14 @@ class Uniform:
             raise InputError(
                 f"participation={self.fraction} is no fraction; use a number above 0 and up to 1"
             )
-        if self._size(num_clients) == 0:
+        if self.size(num_clients) == 0:
             raise InputError(
                 f"participation={self.fraction:g} selects none of {num_clients} clients; "
                 f"use at least {1 / num_clients:g}"
             )
 
-    def _size(self, num_clients: int) -> int:
+    def size(self, num_clients: int) -> int:
+        """Return how many clients take part."""
         return round(self.fraction * num_clients)
 
 
@@ -114,6 +115,24 @@ class Chosen:
 
     def check(self, num_clients: int) -> None:
         """Accept any function: what it returns is checked in every round."""
+
+
+ParticipationRule: TypeAlias = float | Sequence[float] | Chooser | Participation
+
+
+def participation_from(rule: ParticipationRule) -> Participation:
+    """Return the rule behind a fraction, a list of probabilities or a function."""
+    if isinstance(rule, int | float):
+        return Uniform(float(rule))
+    if isinstance(rule, Uniform | Independent | Chosen):
+        return rule
+    if callable(rule):
+        return Chosen(rule)
+    if isinstance(rule, str):
+        raise InputError(
+            f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function"
+        )
+    return Independent(tuple(float(p) for p in rule))  # type: ignore[union-attr]
 
 
 class Work(Protocol):

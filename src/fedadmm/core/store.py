@@ -1,6 +1,6 @@
 """Where client states live, and what makes a round count."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -29,8 +29,18 @@ class Store(Protocol):
         """Write a state ahead; it is dropped unless `round` is committed with this client."""
         ...
 
-    def commit(self, progress: Progress, *, clients: Sequence[int], record: dict[str, Any]) -> None:
-        """Make a round count: the staged states of these clients, the progress after it, and its record."""
+    def commit(
+        self,
+        progress: Progress,
+        *,
+        clients: Sequence[int],
+        record: dict[str, Any],
+        keep: Collection[int] = (),
+    ) -> None:
+        """Make a round count: the staged states of these clients, the progress after it, and its record.
+
+        keep: the earlier rounds whose progress is still needed.
+        """
         ...
 
     def drop(self, round: int, clients: Sequence[int]) -> None:
@@ -39,6 +49,10 @@ class Store(Protocol):
 
     def progress(self) -> Progress | None:
         """Return the progress after the last committed round, None before the first."""
+        ...
+
+    def kept(self) -> dict[int, Progress]:
+        """Return the progress of the earlier rounds that was to be kept."""
         ...
 
     def records(self) -> list[dict[str, Any]]:

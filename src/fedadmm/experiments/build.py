@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.naming import import_named
+from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.seeds import torch_seed
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
@@ -16,7 +17,7 @@ from fedadmm.data.quadratic import quadratic
 from fedadmm.data.recast import in_float_type, two_classes
 from fedadmm.data.validation import hold_out
 from fedadmm.experiments.experiment import DataSettings, Experiment
-from fedadmm.experiments.simulation import OpenStore, ParticipationRule, Simulation
+from fedadmm.experiments.simulation import OpenStore, Simulation
 from fedadmm.learning.evaluation import Loss, least_squares
 from fedadmm.learning.models import build
 
@@ -57,6 +58,7 @@ def simulation_of(
         workers=experiment.workers,
         faults=experiment.faults,
         certificate=experiment.certificate,
+        clock=experiment.clock,
         open_store=open_store,
     )
 

@@ -11,6 +11,7 @@ from pydantic import Field, field_serializer, field_validator
 
 from fedadmm.algorithms import ALGORITHMS, FedADMM
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.clock import Clock
 from fedadmm.core.errors import InputError
 from fedadmm.core.faults import Faults
 from fedadmm.core.naming import import_named
@@ -98,6 +99,7 @@ class Experiment(Settings):
     state: StateSettings = StateSettings()
     faults: Faults | None = None  # what goes wrong on the way, if anything
     certificate: CertificateSettings | None = None  # V^t and the Lagrangian in the record of a round
+    clock: Clock | None = None  # how long things take, if that is simulated
 
     @field_validator("algorithm", mode="before")
     @classmethod

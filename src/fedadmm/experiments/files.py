@@ -105,7 +105,7 @@ def dotted(table: Table, prefix: str = "") -> Table:
     """Return nested tables as one with dotted keys, the algorithm's name first: it clears its other keys."""
     flat: Table = {}
     for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):
-        nested = isinstance(value, dict) and "schedule" not in value
+        nested = isinstance(value, dict) and not {"schedule", "distribution"} & value.keys()
         flat |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return flat
 

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedadmm.core.round import Tally
+from fedadmm.core.timing import NO_CLOCK, Took
+
+# Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
+NOTHING: dict[str, Any] = {"lost": (), **NO_CLOCK._asdict()}
 
 MetricName = Literal["accuracy", "distance"]  # what a run is judged by: high, or low
 
@@ -29,19 +33,23 @@ class Record:
     metrics: dict[str, float | None] = field(
         default_factory=dict
     )  # the user's own, and what the clients achieved
+    simulated_seconds: float | None = None  # that the round lasted, where there is a [clock]
+    mean_staleness: float | None = None  # updates that its uploads missed, where the server is asynchronous
+    max_staleness: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain table; the user's metrics stand beside ours, and who was lost only where somebody was."""
+        """Return a plain table; the user's metrics stand beside ours, and some keys only where they say something."""
         table = dict(vars(self))
         metrics: dict[str, Any] = table.pop("metrics")
-        if not self.lost:
-            del table["lost"]
+        for key, nothing in NOTHING.items():
+            if table[key] == nothing:
+                del table[key]
         return table | metrics
 
     @classmethod
     def from_json(cls, table: dict[str, Any]) -> "Record":
         """Return the record that `to_json` made a table of."""
-        table = {"lost": (), **table}
+        table = {**NOTHING, **table}
         own = {key: table[key] for key in cls.__dataclass_fields__ if key != "metrics"}
         own |= {key: tuple(own[key]) for key in ("clients", "refused", "lost")}
         return cls(**own, metrics={key: table[key] for key in table if key not in own})
@@ -55,6 +63,7 @@ class Record:
         *,
         seconds: float,
         lost: tuple[int, ...] = (),
+        took: Took = NO_CLOCK,
     ) -> "Record":
         """Return the record of a round from what happened and what the evaluation gave."""
         values = scores | tally.achieved
@@ -73,6 +82,7 @@ class Record:
             bytes_down=tally.bytes_down,
             seconds=seconds,
             lost=lost,
+            **took._asdict(),
             metrics=numbers,
         )
 

@@ -9,9 +9,10 @@ from torch import nn
 
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.errors import InputError
+from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
 from fedadmm.experiments.records import Record
-from fedadmm.experiments.simulation import ClientScores, ParticipationRule, Simulation
+from fedadmm.experiments.simulation import ClientScores, Simulation
 from fedadmm.learning.local import Local
 from fedadmm.learning.models import ModelFunction
 from fedadmm.learning.task import FederatedData

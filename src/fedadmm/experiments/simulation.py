@@ -14,15 +14,17 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.clock import Clock
 from fedadmm.core.errors import InputError
 from fedadmm.core.faults import Faults, FaultyPost
-from fedadmm.core.participation import Chooser, Chosen, Devices, Independent, Participation, Uniform
+from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import Assignment, Progress, run_round
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.store import Store
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
 from fedadmm.experiments.certificate import CertificateSettings, Certifier, check_certifiable
+from fedadmm.experiments.clocked import clockwork_of, rounds_on
 from fedadmm.experiments.demands import check_everyone, check_model
 from fedadmm.experiments.records import MetricName, Record, has_diverged
 from fedadmm.learning.evaluation import Loss, Metric, accuracy
@@ -35,22 +37,6 @@ from fedadmm.state.memory import MemoryStore
 
 Weighting = Literal["equal", "examples"]
 OpenStore = Callable[[Kinds, Vector], Store]
-ParticipationRule = float | Sequence[float] | Chooser | Participation
-
-
-def participation_from(rule: ParticipationRule) -> Participation:
-    """Return the rule behind a fraction, a list of probabilities or a function."""
-    if isinstance(rule, int | float):
-        return Uniform(float(rule))
-    if isinstance(rule, Uniform | Independent | Chosen):
-        return rule
-    if callable(rule):
-        return Chosen(rule)
-    if isinstance(rule, str):
-        raise InputError(
-            f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function"
-        )
-    return Independent(tuple(float(p) for p in rule))  # type: ignore[union-attr]
 
 
 @contextmanager
@@ -105,9 +91,11 @@ class Simulation:
         workers: int | None = None,
         faults: Faults | None = None,
         certificate: CertificateSettings | None = None,
+        clock: Clock | None = None,
         open_store: OpenStore | None = None,
     ) -> None:
         self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
+        self._untouched = stream(seed, "work")  # for a rule that draws nothing
         self._participation = participation_from(participation)
         self._participation.check(data.num_clients)
         check_everyone(algorithm, self._participation)
@@ -139,29 +127,44 @@ class Simulation:
             check_model(algorithm, self._task)
             self.engine = choose(engine, algorithm, self._task)
             initial = self._task.model.weights.clone()
-            probe_upload(algorithm, algorithm.download(algorithm.init_server(initial)), initial)
+            server = algorithm.init_server(initial)
+            upload = probe_upload(algorithm, algorithm.download(server), initial)
             self.optimum = self._task.optimum(weights) if metric == "distance" else None
-        server = algorithm.init_server(initial)
+        begin = Progress(0, server, self._task.model.buffers(), 0.0)
+        clockwork = clockwork_of(
+            clock,
+            algorithm,
+            seed=seed,
+            data=data,
+            sent=(algorithm.download(server), upload, begin.buffers),
+            participation=self._participation,
+            assign=self._assignment,
+            faults=faults,
+            engine=engine,
+        )
         kinds = kinds_of(algorithm, initial)
         if certificate is not None:
             check_certifiable(certificate, algorithm, kind=kinds[1], num_clients=data.num_clients)
         # Last: a mistake in the settings must be found before anything is written.
         self._store = open_store(kinds, initial) if open_store is not None else MemoryStore()
-        self.progress = self._store.progress() or Progress(0, server, self._task.model.buffers(), 0.0)
+        self.progress = self._store.progress() or begin
         self.history = [Record.from_json(table) for table in self._store.records()]
+        self._timed = rounds_on(clockwork, algorithm, self._store, begin=begin, history=self.history)
         self._post = None
         if faults is not None:
             applied = {client: record.round for record in self.history for client in record.clients}
             self._post = FaultyPost(faults, seed=seed, applied=applied)
-        self._engine: Engine = make_engine(
-            self.engine,
-            algorithm,
-            self._task,
-            self._store,
-            initial=initial,
-            weight=self._weight,
-            num_workers=workers,
-            lossy=faults is not None,
+        self._engine: Engine = self._timed.on(
+            make_engine(
+                self.engine,
+                algorithm,
+                self._task,
+                self._store,
+                initial=initial,
+                weight=self._weight,
+                num_workers=workers,
+                lossy=faults is not None or self._timed.one_by_one,
+            )
         )
         self._certifier = None
         if certificate is not None:
@@ -202,7 +205,8 @@ class Simulation:
         began = time.perf_counter()
         number = self.progress.round + 1
         asked = self.assignments(number)
-        reached = asked if self._post is None else self._post.delivered(asked)
+        reached = self._timed.in_time(asked)
+        reached = reached if self._post is None else self._post.delivered(reached)
         with one_thread():
             visits = self._engine.visits(
                 self.algorithm.download(self.progress.server),
@@ -211,6 +215,7 @@ class Simulation:
             )
             if self._post is not None:
                 visits = self._post.collected(number, visits, clients=[a.client for a in asked])
+            visits = self._timed.watched(visits)
             progress, tally = run_round(
                 self.algorithm,
                 self.progress,
@@ -224,8 +229,11 @@ class Simulation:
                 scores |= self._certifier.numbers(before=self.progress, after=progress, history=self.history)
         heard = {*tally.clients, *tally.refused}
         lost = tuple(a.client for a in asked if a.client not in heard)
-        record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost)
-        self._store.commit(progress, clients=tally.clients, record=record.to_json())
+        took = self._timed.ended(all_came=not lost)
+        record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost, took=took)
+        self._store.commit(
+            progress, clients=tally.clients, record=record.to_json(), keep=self._timed.under_way
+        )
         if self._post is not None:
             self._post.applied(number, tally.clients)
             self._store.drop(number, lost)
@@ -246,23 +254,18 @@ class Simulation:
 
     def assignments(self, round: int) -> list[Assignment]:
         """Return who takes part in a round and what each does, without playing the rounds before it."""
+        if (planned := self._timed.planned(round)) is not None:
+            return planned
         ids = self._participation.select(
             round, devices=self._devices, generator=stream(self._seed, "participation", round)
         )
+        return [self._assignment(round, client) for client in map(int, ids)]
+
+    def _assignment(self, round: int, client: int) -> Assignment:
         work = self._local.work
-        untouched = stream(self._seed, "work", round)  # one will do for a rule that draws nothing
-        return [
-            Assignment(
-                client,
-                round,
-                work.epochs(
-                    client,
-                    generator=stream(self._seed, "work", round, client) if work.draws else untouched,
-                ),
-                self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts),
-            )
-            for client in map(int, ids)
-        ]
+        drawn = stream(self._seed, "work", round, client) if work.draws else self._untouched
+        gradients = self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts)
+        return Assignment(client, round, work.epochs(client, generator=drawn), gradients)
 
     def model(self) -> nn.Module:
         """Return a copy of the network with the server's weights and buffers."""

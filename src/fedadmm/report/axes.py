@@ -1,5 +1,6 @@
 """What accuracy is shown against: rounds, and what they cost."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedadmm.report.methods import Array, Method
@@ -21,4 +22,10 @@ ROUNDS = Axis("round", "rounds")
 BYTES = Axis("bytes_up", "bytes uploaded", "B")
 GRADIENTS = Axis("gradient_evaluations", "gradient evaluations")
 SECONDS = Axis("seconds", "seconds", "s")
+SIMULATED = Axis("simulated_seconds", "simulated seconds", "s")
 AXES = (ROUNDS, BYTES, GRADIENTS, SECONDS)
+
+
+def axes_of(methods: Sequence[Method]) -> tuple[Axis, ...]:
+    """Return what some methods can be shown against: simulated time too, if all of them had a clock."""
+    return (*AXES, SIMULATED) if all(method.has_clock for method in methods) else AXES

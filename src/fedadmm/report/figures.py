@@ -13,17 +13,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from fedadmm.report.axes import AXES, ROUNDS, Axis
+from fedadmm.report.axes import ROUNDS, Axis, axes_of
 from fedadmm.report.methods import Method
 
 
 def accuracy_figure(
-    methods: Sequence[Method], *, title: str, axes: Sequence[Axis] = AXES, width: float = 7.2
+    methods: Sequence[Method], *, title: str, axes: Sequence[Axis] | None = None, width: float = 7.2
 ) -> Figure:
-    """Return the score against each of some quantities, a curve per method, a band for its spread.
+    """Return the score against each of some quantities, or all, a curve per method, a band for its spread.
 
     The width in inches is by default that of a page of two columns, as the paper has.
     """
+    axes = axes_of(methods) if axes is None else axes
     size = 8 if width < 10 else 10  # points
     with plt.rc_context({"font.size": size, "axes.titlesize": size, "pdf.fonttype": 42}):
         panels = width / len(axes)

@@ -19,6 +19,7 @@ NO_PART_OF_A_METHOD = {
     "seed", "name", "label", "rounds", "target", "stop_at_target", "engine", "workers",
     "state.store", "state.durability",
 }  # fmt: skip
+COSTS = ("bytes_up", "gradient_evaluations", "seconds")
 Array = npt.NDArray[np.float64]
 
 
@@ -41,7 +42,7 @@ class Curve(NamedTuple):
     mean: Array
     spread: Array | None  # None for a single seed
     seeds: Array  # how many stand behind each mean
-    totals: dict[str, Array]  # bytes_up, gradient_evaluations and seconds, added up and averaged over seeds
+    totals: dict[str, Array]  # what rounds cost, such as bytes_up, added up and averaged over seeds
 
     def band(self, metric: Metric) -> tuple[Array, Array] | None:
         """Return the mean less and plus its spread, as far as scores go; None for a single seed."""
@@ -82,6 +83,11 @@ class Method:
         )
 
     @cached_property
+    def has_clock(self) -> bool:
+        """Whether the rounds of all seeds lasted some simulated time."""
+        return all(run.has_clock for run in self.runs)
+
+    @cached_property
     def final(self) -> Estimate | None:
         """The last score."""
         return estimate([known[-1] for run in self.runs if len(known := _known(run))])
@@ -112,7 +118,7 @@ class Method:
         # Steps are averaged before they are added up: the total then never falls where a seed ends.
         totals = {
             key: np.cumsum(np.nanmean(_stack([run.steps(key) for run in self.runs], length), axis=0))[kept]
-            for key in ("bytes_up", "gradient_evaluations", "seconds")
+            for key in (*COSTS, *(("simulated_seconds",) if self.has_clock else ()))
         }
         spread = None if len(self.runs) == 1 else np.sqrt(squares / np.maximum(seeds - 1, 1))
         return Curve(kept.astype(np.float64) + 1, mean, spread, seeds, totals)

@@ -12,7 +12,7 @@ import numpy as np
 import tomli_w
 from plotly.offline import get_plotlyjs
 
-from fedadmm.report.axes import AXES
+from fedadmm.report.axes import ROUNDS, axes_of
 from fedadmm.report.methods import Array, Method, methods_of
 from fedadmm.report.metrics import Metric
 from fedadmm.report.section import PublishedFor, Section, nothing_published
@@ -24,6 +24,7 @@ AXIS_NAMES = {
     "bytes_up": "bytes",
     "gradient_evaluations": "gradients",
     "seconds": "seconds",
+    "simulated_seconds": "simulated seconds",
 }
 
 
@@ -61,9 +62,9 @@ def _section(section: Section, number: int, methods: Sequence[Method], published
         title=title,
         remark=remark,
         axes="\n".join(
-            f'<label><input type="radio" name="axis-{number}" value="{axis.key}"{" checked" * (axis is AXES[0])}>'
+            f'<label><input type="radio" name="axis-{number}" value="{axis.key}"{" checked" * (axis is ROUNDS)}>'
             f"{AXIS_NAMES[axis.key]}</label>"
-            for axis in AXES
+            for axis in axes_of(methods)
         ),
         methods="\n".join(
             f'<label><input type="checkbox" checked autocomplete="off">{_swatch(method.style)}'
@@ -134,7 +135,7 @@ def _curve(method: Method) -> dict[str, Any]:
         "name": method.name,
         "colour": method.style.colour,
         "dash": ",".join(f"{length}px" for length in method.style.dash) or "solid",
-        "x": {axis.key: _rounded(axis.values(method)) for axis in AXES},
+        "x": {axis.key: _rounded(axis.values(method)) for axis in axes_of([method])},
         "y": _seen(curve.mean, method.metric),
         "spread": None if curve.spread is None else _seen(curve.spread, method.metric),
         "seeds": [int(number) for number in curve.seeds],

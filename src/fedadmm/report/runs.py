@@ -62,6 +62,11 @@ class RunData:
         """Return a quantity such as bytes_up, of each round."""
         return np.array([r[key] for r in self.rounds], dtype=np.float64)
 
+    @property
+    def has_clock(self) -> bool:
+        """Whether the rounds lasted some simulated time."""
+        return bool(self.rounds) and all("simulated_seconds" in record for record in self.rounds)
+
     def total(self, key: str) -> npt.NDArray[np.float64]:
         """Return a quantity such as bytes_up, added up to each round."""
         return np.cumsum(self.steps(key))
@@ -113,6 +118,8 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
         for key in (ACCURACY.key, DISTANCE.key):
             if not (record.get(key) is None or _is_number(record[key])):
                 return f"line {number} of rounds.jsonl has {key}={record[key]!r}"
+        if not _is_number(record.get("simulated_seconds", 0)):
+            return f"line {number} of rounds.jsonl has simulated_seconds={record['simulated_seconds']!r}"
         if not all(isinstance(record.get(key), list) for key in ("clients", "refused")):
             return f"line {number} of rounds.jsonl lacks clients or refused"
     return None

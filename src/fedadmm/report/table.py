@@ -10,7 +10,7 @@ from fedadmm.report.methods import Method, methods_of
 from fedadmm.report.runs import RunData
 from fedadmm.report.section import PublishedFor, nothing_published
 
-SAVING, PAPER = "rounds against the best other", "paper"
+SAVING, PAPER, TIME = "rounds against the best other", "paper", "simulated time"
 TEXT_COLUMNS = ("method", SAVING, "status")
 
 
@@ -121,11 +121,14 @@ def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
 
 
 def _row(method: Method) -> dict[str, str]:
-    uploads = [run.total("bytes_up")[_index(run)] for run in method.runs if run.arrival is not None]
+    arrived = [run for run in method.runs if run.arrival is not None]
+    uploads = [run.total("bytes_up")[_index(run)] for run in arrived]
+    times = [run.total("simulated_seconds")[_index(run)] for run in arrived if method.has_clock]
     return {
         "method": method.name,
         "rounds": rounds_text(method),
         "upload": format_bytes(float(np.mean(uploads))) if uploads else "-",
+        TIME: "" if not method.has_clock else f"{np.mean(times):,.0f} s" if times else "-",
         "final": "-" if method.final is None else method.final.text(method.metric),
         "best": "-" if method.best is None else method.best.text(method.metric),
         "seeds": str(len(method.runs)),
@@ -167,7 +170,14 @@ def _arrived(method: Method) -> str:
 
 def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Leave out the columns that say the usual in every row."""
-    for key, usual in (("refused", "0"), ("status", "finished"), ("seeds", "1"), (PAPER, ""), (SAVING, "")):
+    for key, usual in (
+        ("refused", "0"),
+        ("status", "finished"),
+        ("seeds", "1"),
+        (PAPER, ""),
+        (SAVING, ""),
+        (TIME, ""),
+    ):
         if all(row.get(key, usual) == usual for row in rows):
             for row in rows:
                 row.pop(key, None)

@@ -6,7 +6,7 @@ client into a newcomer; the progress carries a digest of it, so an old one canno
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fedadmm.state.file import FORMAT, NUMBER, PAIR, Durability, StateFile, Tabl
 from fedadmm.state.opening import checked_about, checked_layout
 
 Kinds = tuple[type[Any], type[Any]]  # an algorithm's Server and Client
+PROGRESS = b"progress after "  # and a round: what clients that are still at work were sent
 
 
 class DiskStore:
@@ -57,6 +58,7 @@ class DiskStore:
             self.about = checked_about(self.file, expected, remedy=remedy)
             self._rounds = self._read_index()  # client -> round of its state
             self._digest = _digest(self._rounds.items()) % 2**64
+            self._kept = self._read_kept()
             self._check(layout.keys("states"))
             if layout.unsorted:
                 raise damage("the store", folder, f"keys of {layout.unsorted} are out of order")
@@ -79,8 +81,15 @@ class DiskStore:
         """Write a state ahead of its round's commit."""
         self.file.stage(round, client, state)
 
-    def commit(self, progress: Progress, *, clients: Sequence[int], record: dict[str, Any]) -> None:
-        """Make a round count in one transaction, and reclaim the states that it replaced."""
+    def commit(
+        self,
+        progress: Progress,
+        *,
+        clients: Sequence[int],
+        record: dict[str, Any],
+        keep: Collection[int] = (),
+    ) -> None:
+        """Make a round count in one transaction, and reclaim the states and the progress that it replaced."""
         number = progress.round
         replaced = {client: self._rounds[client] for client in clients if client in self._rounds}
         digest = self._digest + _digest((client, number) for client in clients) - _digest(replaced.items())
@@ -91,12 +100,25 @@ class DiskStore:
                 tables.put("index", NUMBER.pack(client), PAIR.pack(client, number))
             for pair in replaced.items():
                 tables.delete("states", PAIR.pack(*pair))
+            kept = self._put_by(tables, number - 1, keep)
             tables.put("records", NUMBER.pack(number), json.dumps(record).encode())
             fields = (number, digest, progress.seen, *progress.buffers, *progress.server)
             tables.put("meta", b"progress", *encode(fields))
         self.file.flush()
         self._rounds.update(dict.fromkeys(clients, number))
         self._digest = digest
+        self._kept = kept
+
+    def _put_by(self, tables: Tables, last: int, keep: Collection[int]) -> set[int]:
+        """Keep the progress that is about to be replaced, if it is needed, drop what no longer is, return the rest."""
+        for round in self._kept.difference(keep):
+            tables.delete("meta", PROGRESS + NUMBER.pack(round))
+        kept = self._kept.intersection(keep)
+        replaced = tables.find("meta", b"progress") if last in keep else None
+        if replaced is None:
+            return kept
+        tables.put("meta", PROGRESS + NUMBER.pack(last), bytes(replaced))
+        return kept | {last}
 
     def drop(self, round: int, clients: Sequence[int]) -> None:
         """Delete states that were written ahead for a round that was committed without these clients."""
@@ -109,8 +131,17 @@ class DiskStore:
         """Return the progress after the last committed round, None before the first."""
         with self.file.reading("the server's progress") as tables:
             fields = _progress_fields(tables)
-        if fields is None:
-            return None
+        return None if fields is None else self._progress(fields)
+
+    def kept(self) -> dict[int, Progress]:
+        """Return the progress of the earlier rounds that was to be kept."""
+        with self.file.reading("the server's progress") as tables:
+            return {
+                round: self._progress(decode(tables.get("meta", PROGRESS + NUMBER.pack(round))))
+                for round in sorted(self._kept)
+            }
+
+    def _progress(self, fields: Message) -> Progress:
         number, _, seen, floats, integers, *server = fields
         return Progress(number, self._server_kind(*server), Buffers(floats, integers), seen)
 
@@ -148,6 +179,11 @@ class DiskStore:
                 except DamagedError:
                     raise damage(f"the index entry of client {_owner(key, value)}", self._folder) from None
         return rounds
+
+    def _read_kept(self) -> set[int]:
+        with self.file.reading("the server's progress") as tables:
+            keys = [key for key in tables.keys("meta") if key.startswith(PROGRESS)]
+        return {int.from_bytes(key.removeprefix(PROGRESS), "big") for key in keys}
 
     def _check(self, state_keys: Iterable[bytes]) -> None:
         """Refuse a store whose parts are of different rounds."""

@@ -1,6 +1,6 @@
 """Client states in memory, for runs without a folder."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -36,8 +36,15 @@ class MemoryStore:
             state = _rebuilt(state, [narrowed(field, self.float_type) for field in state])
         self._staged[client] = state
 
-    def commit(self, progress: Progress, *, clients: Sequence[int], record: dict[str, Any]) -> None:
-        """Make the staged states of these clients count, and drop the others."""
+    def commit(
+        self,
+        progress: Progress,
+        *,
+        clients: Sequence[int],
+        record: dict[str, Any],
+        keep: Collection[int] = (),
+    ) -> None:
+        """Make the staged states of these clients count, and drop the others; nobody will ask for earlier rounds."""
         self._states.update((client, self._staged[client]) for client in clients)
         self._staged.clear()
         self._progress = progress
@@ -49,6 +56,10 @@ class MemoryStore:
     def progress(self) -> Progress | None:
         """Return the progress after the last committed round."""
         return self._progress
+
+    def kept(self) -> dict[int, Progress]:
+        """Return nothing: a store that ends with its process is never opened again."""
+        return {}
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records of the committed rounds."""

@@ -1,5 +1,6 @@
 """The tables and figures of the paper, each in its file; this table gives each its name on the command line."""
 
+from fedadmm.experiments.paper.clock import CLOCK
 from fedadmm.experiments.paper.figure_3 import FIGURE_3, FIGURE_4
 from fedadmm.experiments.paper.figure_5 import FIGURE_5, TABLE_ADAPTABILITY
 from fedadmm.experiments.paper.figure_6 import FIGURE_6
@@ -20,7 +21,7 @@ PAPER: dict[str, Preset] = {
     for preset in (
         TABLE_1, TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_ACCURACY, TABLE_ADAPTABILITY, TABLE_MESSAGES,
         FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_STRAGGLERS,
-        AUTO,
+        AUTO, CLOCK,
     )
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ const AXES = {
   bytes_up: { title: "bytes uploaded", format: "~s", suffix: "B" },
   gradient_evaluations: { title: "gradient evaluations", format: "~s" },
   seconds: { title: "seconds", format: "" },
+  simulated_seconds: { title: "simulated seconds", format: "" },
 };
 
 // Plotly reads some HTML in the texts it shows, and these come from files.
@@ -31,6 +32,7 @@ function hoverText(metric, curve, i) {
     `${curve.x.gradient_evaluations[i].toLocaleString("en")} gradients`,
     `${curve.x.seconds[i]} s`,
   ];
+  if (curve.x.simulated_seconds) cost.push(`${curve.x.simulated_seconds[i]} s simulated`);
   const score = `${metric.key} ${scoreText(metric, curve.y[i])}${spread}`;
   return `<b>${plain(curve.name)}</b><br>${score}<br>${cost.join(" · ")}${seeds}`;
 }

@@ -1,0 +1,124 @@
+"""What a clock's settings make of a simulation's rounds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fedadmm.core.algorithm import Algorithm, Message
+from fedadmm.core.clock import Clock
+from fedadmm.core.errors import InputError
+from fedadmm.core.faults import Faults
+from fedadmm.core.messages import num_bytes
+from fedadmm.core.participation import Participation, Uniform
+from fedadmm.core.round import Assignment, Buffers, Progress
+from fedadmm.core.schedule import Schedule
+from fedadmm.core.store import Store
+from fedadmm.core.timing import Rounds, TimedRounds, Timing
+from fedadmm.experiments.asynchronous import AsynchronousRounds, Sent
+from fedadmm.experiments.records import Record
+from fedadmm.experiments.traces import fleet_of
+from fedadmm.learning.task import FederatedData
+
+
+class Clockwork(NamedTuple):
+    """A clock that has been checked against the rest of an experiment."""
+
+    clock: Clock
+    timing: Timing
+    schedule: Schedule | None  # of an asynchronous server
+
+
+def clockwork_of(
+    clock: Clock | None,
+    algorithm: Algorithm[Any, Any, Any],
+    *,
+    seed: int,
+    data: FederatedData,
+    sent: tuple[Any, Message, Buffers],
+    participation: Participation,
+    assign: Callable[[int, int], Assignment],
+    faults: Faults | None,
+    engine: str,
+) -> Clockwork | None:
+    """Return what drives the rounds, given what is sent: the download, the upload, and buffers both ways."""
+    if clock is None:
+        return None
+    _check(clock, algorithm, faults=faults, engine=engine)
+    download, upload, buffers = map(num_bytes, sent)
+    timing = Timing(
+        fleet_of(clock, seed=seed, num_clients=data.num_clients),
+        num_examples=data.num_examples,
+        bytes_down=download + buffers,
+        bytes_up=upload + buffers,
+    )
+    if clock.asynchronous is None:
+        return Clockwork(clock, timing, None)
+    at_work = _num_at_work(clock, participation, data.num_clients)
+    schedule = Schedule(
+        timing,
+        clock.asynchronous,
+        num_clients=data.num_clients,
+        at_work=at_work,
+        assign=assign,
+        seed=seed,
+    )
+    return Clockwork(clock, timing, schedule)
+
+
+def rounds_on(
+    clockwork: Clockwork | None,
+    algorithm: Algorithm[Any, Any, Any],
+    store: Store,
+    *,
+    begin: Progress,
+    history: Sequence[Record],
+) -> Rounds:
+    """Return what the clock does to rounds; it goes on where the rounds so far have ended."""
+    if clockwork is None:
+        return Rounds()
+    clock, timing, schedule = clockwork
+    if schedule is not None:
+        sent = {
+            round: Sent(algorithm.download(progress.server), progress.buffers)
+            for round, progress in {0: begin, **store.kept()}.items()
+        }
+        return AsynchronousRounds(algorithm, schedule, round=len(history), sent=sent)
+    now = 0.0
+    for record in history:  # not sum(): it rounds otherwise than one round after the other
+        now += record.simulated_seconds or 0.0
+    return TimedRounds(timing, deadline=clock.deadline, late=clock.late, now=now)
+
+
+def _check(clock: Clock, algorithm: Algorithm[Any, Any, Any], *, faults: Faults | None, engine: str) -> None:
+    """Refuse what would never end, or could not be done."""
+    if algorithm.needs_everyone and (clock.asynchronous is not None or clock.deadline is not None):
+        raise InputError(
+            f"{type(algorithm).__name__} needs every client in every round, and this clock does not wait for all; "
+            "leave out clock.deadline and clock.asynchronous"
+        )
+    if clock.asynchronous is not None and faults is not None:
+        raise InputError("an asynchronous server meets no faults; leave out faults, or clock.asynchronous")
+    if clock.asynchronous is not None and engine == "ray":
+        raise InputError(
+            'engine="ray" averages what an asynchronous server needs one by one; use "workers" with clock.asynchronous'
+        )
+    if faults is not None and clock.deadline is None:
+        raise InputError(
+            "with faults a clock needs a deadline: a server that waits for a lost answer waits for ever; "
+            "set clock.deadline"
+        )
+
+
+def _num_at_work(clock: Clock, participation: Participation, num_clients: int) -> int:
+    """Return how many clients of an asynchronous server work at a time."""
+    assert clock.asynchronous is not None
+    if not isinstance(participation, Uniform):
+        raise InputError(
+            "an asynchronous server keeps a number of clients at work; give participation as a fraction of them"
+        )
+    at_work, buffer = participation.size(num_clients), clock.asynchronous.buffer
+    if buffer > at_work:
+        raise InputError(
+            f"buffer={buffer} uploads never arrive: participation={participation.fraction:g} keeps {at_work} clients "
+            f"at work; use at most {at_work}"
+        )
+    return at_work
