@@ -41,8 +41,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
             f"{path} has no certificate of its first round; run it anew with --set certificate.every=1 and "
             "another --out"
         )
-    with_states_elsewhere = experiment.replace(engine="serial", metric=None, target=None)
-    simulation = simulation_of(with_states_elsewhere, data_dir=data_dir)
+    simulation = simulation_of(experiment.replace(engine="serial"), data_dir=data_dir)
     theta = simulation.theta if model is None else model.theta.to(simulation.theta.dtype)
     smoothness = of_task(simulation.task, w=theta, buffers=simulation.progress.buffers)
     conditions = [_rho(experiment, smoothness), _eta(experiment)]
@@ -186,12 +185,10 @@ def _p_min(experiment: Experiment, records: list[Record], num_clients: int) -> t
 
 
 def _lowest(simulation: Simulation) -> tuple[float, str]:
-    """Return f*: the least value of the sum where the problem is convex, else 0, below which no loss goes."""
-    task = simulation.task
-    try:
-        best = task.optimum(simulation.weights).w.to(simulation.theta.dtype)
-    except InputError:
-        return 0.0, "as no loss is negative"
+    """Return f*: the least value of the sum where the run knows the optimum, else 0, below which no loss goes."""
+    if simulation.optimum is None:
+        return 0.0, 'as no loss is negative (metric = "distance" finds the optimum)'
+    task, best = simulation.task, simulation.optimum.w.to(simulation.theta.dtype)
     clients, weights = range(task.data.num_clients), simulation.weights
     shares = [1.0 for _ in clients] if weights is None else weights / weights.mean()
     values = [

@@ -1,6 +1,7 @@
 """The tables and figures of the paper, each in its file; this table gives each its name on the command line."""
 
 from fedadmm.experiments.paper.clock import CLOCK
+from fedadmm.experiments.paper.analysis import FLOOR, LEMMAS, REMARK_2, THEOREM_1
 from fedadmm.experiments.paper.figure_3 import FIGURE_3, FIGURE_4
 from fedadmm.experiments.paper.figure_5 import FIGURE_5, TABLE_ADAPTABILITY
 from fedadmm.experiments.paper.figure_6 import FIGURE_6
@@ -22,6 +23,7 @@ PAPER: dict[str, Preset] = {
         TABLE_1, TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_ACCURACY, TABLE_ADAPTABILITY, TABLE_MESSAGES,
         FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_STRAGGLERS,
         AUTO, CLOCK,
+        LEMMAS, THEOREM_1, FLOOR, REMARK_2,
     )
 }  # fmt: skip
 
