@@ -91,7 +91,7 @@ class Watched(Algorithm[Any, Any, Any]):
         on_client: Callable[..., None] = lambda **_: None,
         on_server: Callable[[Turnout], None] = lambda _: None,
     ) -> None:
-        self.inner, self.newcomer = algorithm, algorithm.newcomer
+        self.inner, self.newcomer, self.silence = algorithm, algorithm.newcomer, algorithm.silence
         self._on_client, self._on_server = on_client, on_server
 
     def init_server(self, theta: Vector) -> Any:
@@ -105,6 +105,10 @@ class Watched(Algorithm[Any, Any, Any]):
     def download(self, server: Any) -> Any:
         """Return the other's download."""
         return self.inner.download(server)
+
+    def receive(self, server: Any, client: Any) -> Any:
+        """Receive as the other does."""
+        return self.inner.receive(server, client)
 
     def client_update(self, server: Any, client: Any, problem: Any) -> tuple[Any, Any]:
         """Update as the other does, and tell the watcher."""

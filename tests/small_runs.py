@@ -7,7 +7,7 @@ import torch
 from fedadmm import Local, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.state.disk import DiskStore
-from worlds import made, network, some_data
+from worlds import made, network, perceptron, some_data
 
 SIZES = [8, 10, 6, 12, 8, 14, 6, 8]
 
@@ -21,7 +21,7 @@ def simulation_of(
         return DiskStore(folder, kinds=kinds, identity={}, initial=initial, float_type=float_type)
 
     settings = {
-        "model": made(network),
+        "model": made(network if method.silence is None else perceptron),
         "data": some_data(SIZES),
         "local": Local(epochs="1..2", batch_size=6),
         "participation": 0.75,

@@ -60,6 +60,11 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3))
 
 
+def perceptron() -> nn.Module:
+    """Return a network without buffers, which every engine and every method can run."""
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+
 def some_data(num_examples: Sequence[int], *, seed: int = 0, features: int = 4) -> PartitionedData:
     """Return clients with so many examples of three classes each; their classes differ from client to client."""
     generator = torch.Generator().manual_seed(seed)

@@ -47,7 +47,7 @@ def random_fate(seed: int) -> Fate:
     return lambda message: generator.choice(fates) if message.metadata.message_type == "train" else "arrives"
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name in ON_NETWORKS])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name in ON_NETWORKS and name != "fedpd"])
 def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name, fraction_train=0.75)
     with server_of(config) as strategy:
@@ -78,6 +78,11 @@ def test_a_node_solves_as_a_simulated_client_does_and_says_how_exactly(
             assert record.gradient_evaluations == theirs.gradient_evaluations
             assert record.metrics["epsilon_max"] > 0
         assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
+def test_clients_that_compute_unasked_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="FedPD's clients compute in rounds in which nobody asks them"):
+        strategy_of(config_of(tmp_path, algorithm__name="fedpd"))
 
 
 @pytest.mark.parametrize("name", ["fedadmm", "feddyn", "scaffold", "fedadmm_released"])

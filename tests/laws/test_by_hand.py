@@ -22,6 +22,7 @@ from fedadmm.algorithms import (
     FedDynAuto,
     FedHybrid,
     FedNova,
+    FedPD,
     FedProx,
     FedSGD,
     FedYogi,
@@ -34,6 +35,7 @@ from fedadmm.algorithms import (
     feddyn,
     feddyn_auto,
     fedhybrid,
+    fedpd,
     scaffold,
 )
 from fedadmm.core.algorithm import Algorithm
@@ -188,6 +190,15 @@ BY_HAND = {
     # w = (3 + 2)/3 and 2/5: steps 2/3 and -3/5, with a mean of 1/30.
     "FedProx": Hand(FedProx(rho=2.0), **NO_STATE, uploads=((2 / 3,), (-0.6,)), server_after=(1 + 1 / 30,)),
     "Scaffold": Hand(Scaffold(eta=2.0), **SCAFFOLD, server_after=(2.0, 0.0)),
+    # The same w and y as FedADMM's, whose u is what travels, whole: 2 + 1/2 and -1 + 3/2. The mean is theta.
+    "FedPD": Hand(
+        FedPD(rho=2.0),
+        server=fedpd.Server(v(1.0)),
+        states=(fedpd.Client(v(0.0), v(-1.0), v(9.0)), fedpd.Client(v(-2.0), v(7.0), v(9.0))),
+        uploads=((2.5,), (0.5,)),
+        states_after=((2.0, 1.0, 2.5), (-1.0, 3.0, 0.5)),
+        server_after=(1.5,),
+    ),
     # Two steps of 1/2: 1 + 1 + 1/2 = 5/2 and 1 - 3/2 + 3/4 = 1/4, so d = (3/2)/2 and (-3/4)/2, with a mean of 3/16.
     "FedNova": Hand(
         FedNova(eta=2.0),

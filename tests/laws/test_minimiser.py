@@ -8,7 +8,7 @@ import pytest
 import scipy.optimize
 import torch
 
-from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedProx
+from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedPD, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.seeds import stream
@@ -58,7 +58,7 @@ def _closest(play: Play, *, rounds: int, enough: float = 0.0) -> float:
     return closest
 
 
-def test_the_closed_form_is_scipys_optimum() -> None:
+def _scipys_optimum() -> np.ndarray:
     hessians, targets = CLIENTS.hessians.numpy(), CLIENTS.targets.numpy()
 
     def sum_of_all(w: np.ndarray) -> tuple[float, np.ndarray]:
@@ -66,18 +66,27 @@ def test_the_closed_form_is_scipys_optimum() -> None:
         gradients = np.einsum("ijk,ik->ij", hessians, gaps)
         return 0.5 * float((gaps * gradients).sum()), gradients.sum(axis=0)
 
-    found = scipy.optimize.minimize(
+    return scipy.optimize.minimize(
         sum_of_all,
         np.zeros(6),
         jac=True,
         hess=lambda _: hessians.sum(axis=0),
         method="trust-exact",
         options={"gtol": 1e-10},
-    )
-    assert np.linalg.norm(found.x - OPTIMUM.numpy()) < 1e-9
+    ).x
+
+
+def test_the_closed_form_is_scipys_optimum() -> None:
+    assert np.linalg.norm(_scipys_optimum() - OPTIMUM.numpy()) < 1e-9
     extremes = torch.linalg.eigvalsh(CLIENTS.hessians)
     assert float(extremes.min()) == pytest.approx(0.1)
     assert float(extremes.max()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0])
+def test_fedpd_with_everyone_reaches_scipys_optimum(rho: float) -> None:
+    play = _play(FedPD(rho=rho)).rounds([range(NUM_CLIENTS)] * 150)
+    assert np.linalg.norm(_scipys_optimum() - play.theta.numpy()) < 1e-8
 
 
 @pytest.mark.parametrize("rho", [0.3, 1.0, 3.3])

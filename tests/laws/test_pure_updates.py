@@ -84,8 +84,9 @@ def _silent_fields(method: Algorithm, world: World, *, of: str, problem: Any = l
         )[0]
 
     server, state = method.download(play.progress.server), play.states[0]
+    receive = method.receive if of == "download" else lambda server, state: state
     assert all(bool(torch.as_tensor(field).any()) for field in state), "a law of zeros says nothing"
-    usual = upload(server, state)
+    usual = upload(server, receive(server, state))
     silent = []
     for name, value in (state if of == "client" else server)._asdict().items():
         if value is None:
@@ -94,7 +95,7 @@ def _silent_fields(method: Algorithm, world: World, *, of: str, problem: Any = l
         other = (
             upload(server, state._replace(**changed))
             if of == "client"
-            else upload(server._replace(**changed), state)
+            else upload(server._replace(**changed), receive(server._replace(**changed), state))
         )
         if not _differs_clearly(usual, other):
             silent.append(name)

@@ -17,7 +17,7 @@ def test_what_a_client_returned_is_what_it_is_given_next(method: Algorithm, worl
     returned: list[Any] = []
 
     def watch(*, server: Any, before: Any, after: Any, **_: Any) -> None:
-        given.append((copied(server), copied(before)))
+        given.append((server, copied(before)))
         returned.append(copied(after))
 
     play = world.play(Watched(method, on_client=watch))
@@ -27,11 +27,11 @@ def test_what_a_client_returned_is_what_it_is_given_next(method: Algorithm, worl
         returned.clear()
         play.round(clients)
         for client, (server, before), after in zip(clients, given, returned, strict=True):
-            theta = world.theta if method.newcomer == "initial" else server[0]
-            expected = kept[client] if client in kept else tuple(method.init_client(theta))
-            assert identical(before, expected)
-            kept[client] = after
-    assert identical(kept, {client: tuple(state) for client, state in play.states.items()})
+            theta = world.theta if method.newcomer == "initial" else server.theta
+            expected = kept[client] if client in kept else method.init_client(theta)
+            assert identical(before, tuple(method.receive(server, expected)))
+            kept[client] = type(expected)(*after)
+    assert identical(kept, play.states)
 
 
 def test_the_order_in_which_clients_run_does_not_matter(method: Algorithm, world: World) -> None:
@@ -72,7 +72,7 @@ def test_a_round_with_nobody_leaves_theta_as_it_is(method: Algorithm, world: Wor
     tally = play.round([])
     assert identical(tuple(play.progress), (3, *tuple(before)[1:]))
     assert identical(play.states, states)
-    assert tally == ((), (), None, 0, 0, 0, 0, {})
+    assert tally == ((), (), None, 0, 0, 0, 0, {}, ())
 
 
 def _vectors(state: Any) -> list[torch.Tensor]:

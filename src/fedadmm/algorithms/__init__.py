@@ -12,6 +12,7 @@ from fedadmm.algorithms.feddyn_auto import FedDynAuto
 from fedadmm.algorithms.fedhybrid import FedHybrid
 from fedadmm.algorithms.fednova import FedNova
 from fedadmm.algorithms.fedopt import FedAdam, FedYogi
+from fedadmm.algorithms.fedpd import FedPD
 from fedadmm.algorithms.fedprox import FedProx
 from fedadmm.algorithms.fedsgd import FedSGD
 from fedadmm.algorithms.scaffold import Scaffold
@@ -28,6 +29,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
     "scaffold": Scaffold,
     "feddyn": FedDyn,
     "feddyn_auto": FedDynAuto,
+    "fedpd": FedPD,
     "fednova": FedNova,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
@@ -48,6 +50,7 @@ __all__ = [
     "FedDynAuto",
     "FedHybrid",
     "FedNova",
+    "FedPD",
     "FedProx",
     "FedSGD",
     "FedYogi",

@@ -70,6 +70,9 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
     second_order: bool = False  # True where it asks for Hessians, so for convex problems
     plain_sgd_only: bool = False  # True where the mathematics has no room for momentum and weight decay
     uploads_step: bool = False  # True where all that a server does to theta is to add the clients' mean step
+    # None: the clients selected for a round compute and communicate. A number: all clients compute in every round, the
+    # selected ones communicate, and with this probability nobody does.
+    silence: float | None = None
 
     @abstractmethod
     def init_server(self, theta: Vector) -> ServerT:
@@ -96,6 +99,10 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
     def joining(self, upload: UploadT, *, then: ServerT, now: ServerT) -> UploadT:
         """Return what a newcomer's upload counts as when theta has moved on since its download: the upload itself."""
         return upload
+
+    def receive(self, server: ServerT, client: ClientT) -> ClientT:
+        """Return what a client keeps once the server's state has reached it, before its update."""
+        return client
 
     def own_model(self, client: ClientT) -> Vector | None:
         """Return the model that is a client's own, None where a method gives it none beside theta."""

@@ -67,9 +67,14 @@ class FaultyPost:
     and a journal that could not go on from there would be an error.
     """
 
-    def __init__(self, faults: Faults, *, seed: int, applied: Mapping[int, int]) -> None:
-        """Begin where a run stands: `applied` has the round of each client's last update that was applied."""
-        self._faults, self._seed = faults, seed
+    def __init__(
+        self, faults: Faults, *, seed: int, applied: Mapping[int, int], go_on_alone: bool = False
+    ) -> None:
+        """Begin where a run stands: `applied` has the round of each client's last update that was applied.
+
+        go_on_alone: clients compute whether they are asked or not, so what is lost is the message and not the work.
+        """
+        self._faults, self._seed, self._go_on_alone = faults, seed, go_on_alone
         self._applied = dict(applied)
         self._journals = {client: Journal(acknowledged=round) for client, round in applied.items()}
         self._under_way: dict[int, list[Reply]] = {}  # the round in which they arrive -> late replies
@@ -78,13 +83,18 @@ class FaultyPost:
         """Return the assignments whose requests arrive, each written down in its client's journal."""
         arrived = []
         for assignment in assignments:
-            client, round = assignment[:2]
+            if not assignment.sends:
+                arrived.append(assignment)
+                continue
+            client, round = assignment.client, assignment.round
             fate = self._faults.fate(seed=self._seed, round=round, client=client)
             if fate.request_arrives:
                 request = Request(client, round, self._applied.get(client, NONE))
                 for _ in range(1 + fate.doubled):
                     self._journals[client] = answered(self._journals.get(client, Journal()), request)
                 arrived.append(assignment)
+            elif self._go_on_alone:
+                arrived.append(assignment._replace(sends=False))
         return arrived
 
     def collected(self, round: int, visits: Iterable[Visit], *, clients: Iterable[int]) -> Iterator[Visit]:
@@ -93,6 +103,9 @@ class FaultyPost:
         for reply in self._under_way.pop(round, []):
             assert not collection.counts(reply), f"{reply} is late in round {round}"
         for visit in visits:
+            if visit.silent:
+                yield visit
+                continue
             fate = self._faults.fate(seed=self._seed, round=round, client=visit.client)
             reply = Reply(visit.client, round)
             if fate.reply_arrives and fate.delay:
@@ -101,6 +114,9 @@ class FaultyPost:
                 copies = [collection.counts(reply) for _ in range(1 + fate.doubled)]
                 assert copies == [True, False][: len(copies)], f"{reply} counts once in round {round}"
                 yield visit
+                continue
+            if self._go_on_alone:
+                yield visit._replace(silent=True)
 
     def applied(self, round: int, clients: Iterable[int]) -> None:
         """Book the clients whose updates a round applied."""

@@ -24,6 +24,8 @@ class Assignment(NamedTuple):
     round: int  # counted from 1
     epochs: int
     gradients: int | None = None  # of single examples, that it has the time for; None: for any number
+    hears: bool = True  # whether the server's state has reached it since its last update
+    sends: bool = True  # whether what it makes is sent
 
 
 class Effort(NamedTuple):
@@ -52,6 +54,7 @@ class Visit(NamedTuple):
     finite: bool  # else refused: it leaves no trace
     # Whose mean upload and buffers it brings: its own if None; () if another visit brings them.
     mean_of: tuple[int, ...] | None = None
+    silent: bool = False  # nothing was sent: its state counts, and its upload does not
 
 
 class Progress(NamedTuple):
@@ -60,7 +63,7 @@ class Progress(NamedTuple):
     round: int  # rounds done
     server: Any
     buffers: Buffers
-    seen: float  # weight of the clients applied at least once
+    seen: float  # weight of the clients whose work has counted at least once
 
 
 class Tally(NamedTuple):
@@ -68,14 +71,15 @@ class Tally(NamedTuple):
 
     clients: tuple[int, ...]  # whose uploads were applied
     refused: tuple[int, ...]  # whose uploads were not finite
-    client_loss: float | None  # mean over the applied clients
+    client_loss: float | None  # mean over the clients whose work counts
     steps: int
     gradient_evaluations: int
     bytes_up: int
     bytes_down: int
     achieved: dict[
         str, float
-    ]  # by the applied clients: spread of epsilon and of their steps; {} if nobody asked
+    ]  # by the clients whose work counts: spread of epsilon and of their steps; {} if nobody asked
+    silent: tuple[int, ...] = ()  # who computed, and sent nothing
 
 
 def visit_client(
@@ -86,18 +90,22 @@ def visit_client(
     state: Message | None,
     initial: Vector,
     problem: Problem,
+    hears: bool = True,
+    sends: bool = True,
 ) -> tuple[Visit, Message]:
     """Run one client's update; `state` is what it returned last time, None if it never took part."""
     newcomer = state is None
     if state is None:
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
+    if hears:
+        state = algorithm.receive(download, state)
     before = problem.effort().buffers.floats
     upload, state = algorithm.client_update(download, state, problem)
     effort = problem.effort()
     after = effort.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
-    return Visit(client, upload, effort, newcomer, finite), state
+    return Visit(client, upload, effort, newcomer, finite, silent=not sends), state
 
 
 def run_round(
@@ -113,18 +121,26 @@ def run_round(
     floats, integers = progress.buffers
     applied: list[int] = []
     refused: list[int] = []
+    silent: list[int] = []
     efforts: list[Effort] = []
-    counting: list[Effort] = []  # of the applied
+    counting: list[Effort] = []  # of those whose work counts
     seen = progress.seen
     bytes_up = bytes_down = 0
     down = num_bytes(algorithm.download(progress.server)) + num_bytes(progress.buffers)
 
     for visit in visits:
         efforts.append(visit.effort)
-        bytes_down += down
-        bytes_up += num_bytes(visit.upload) + num_bytes(visit.effort.buffers)
+        if not visit.silent:
+            bytes_down += down
+            bytes_up += num_bytes(visit.upload) + num_bytes(visit.effort.buffers)
         if not visit.finite:
             refused.append(visit.client)
+            continue
+        counting.append(visit.effort)
+        if visit.newcomer:
+            seen += weight(visit.client)
+        if visit.silent:
+            silent.append(visit.client)
             continue
         members = (visit.client,) if visit.mean_of is None else visit.mean_of
         if members:
@@ -133,10 +149,7 @@ def run_round(
             buffers.add((visit.effort.buffers.floats,), weight=sum(map(weight, members)))
         if not applied:
             integers = visit.effort.buffers.integers
-        if visit.newcomer:
-            seen += weight(visit.client)
         applied.append(visit.client)
-        counting.append(visit.effort)
 
     server = progress.server
     if applied:
@@ -155,6 +168,7 @@ def run_round(
             bytes_up,
             bytes_down,
             achieved(counting),
+            tuple(silent),
         ),
     )
 

@@ -36,12 +36,15 @@ class Report(NamedTuple):
     effort: Effort  # without the buffers
     newcomer: bool
     finite: bool
+    silent: bool
 
 
 class Summary(NamedTuple):
     """What the clients of a share answered in a round."""
 
-    mean: tuple[bytes, bytes] | None  # of the finite uploads, and of the buffers that came with them
+    mean: (
+        tuple[bytes, bytes] | None
+    )  # of the finite uploads that are sent, and of the buffers that came with them
     reports: list[Report]  # on every client, ids rising
 
 
@@ -84,18 +87,20 @@ class Home:
                 state=self._state(assignment.client),
                 initial=setup.initial,
                 problem=setup.task.problem(assignment, buffers=buffers),
+                hears=assignment.hears,
+                sends=assignment.sends,
             )
             effort = visit.effort._replace(buffers=NOTHING)
-            reports.append(Report(visit.client, effort, visit.newcomer, visit.finite))
+            reports.append(Report(visit.client, effort, visit.newcomer, visit.finite, visit.silent))
             if not visit.finite:
                 continue
-            if not self._staged:
-                integers = visit.effort.buffers.integers
-            uploads.add(visit.upload, weight=weight)
-            floats.add((visit.effort.buffers.floats,), weight=weight)
+            if not visit.silent:
+                integers = integers if uploads.weight else visit.effort.buffers.integers
+                uploads.add(visit.upload, weight=weight)
+                floats.add((visit.effort.buffers.floats,), weight=weight)
             self._staged[visit.client] = as_bytes(state, float_type=setup.float_type)
             yield assignment, self._staged[visit.client]
-        if self._staged:
+        if uploads.weight:
             yield Summary((as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))), reports)
         else:
             yield Summary(None, reports)

@@ -157,8 +157,8 @@ class RayEngine:
 
     def _visits(self, summary: Summary, buffers: Buffers) -> Iterator[Visit]:
         """Yield the visits of a share: the first that was applied brings the mean, the others have a message's form."""
-        applied = tuple(report.client for report in summary.reports if report.finite)
-        for client, effort, newcomer, finite in summary.reports:
+        applied = tuple(report.client for report in summary.reports if report.finite and not report.silent)
+        for client, effort, newcomer, finite, silent in summary.reports:
             if summary.mean is not None and client == applied[0]:
                 upload, left_behind = map(decode, summary.mean)
                 effort = effort._replace(buffers=Buffers(*left_behind))
@@ -167,7 +167,7 @@ class RayEngine:
                 )
             else:
                 effort = effort._replace(buffers=buffers)
-                yield Visit(client, self._upload_form, effort, newcomer, finite, mean_of=())
+                yield Visit(client, self._upload_form, effort, newcomer, finite, mean_of=(), silent=silent)
 
 
 def _connect(num_workers: int | None) -> bool:

@@ -58,6 +58,8 @@ class SerialEngine:
                 state=self._store.get(assignment.client),
                 initial=self._initial,
                 problem=self._task.problem(assignment, buffers=buffers),
+                hears=assignment.hears,
+                sends=assignment.sends,
             )
             if visit.finite:
                 self._store.stage(assignment.round, assignment.client, state)

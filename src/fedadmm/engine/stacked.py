@@ -108,8 +108,13 @@ class StackedEngine:
         clients = [assignment.client for assignment in problem.assignments]
         found = [self._store.get(client) for client in clients]
         fresh = algorithm.init_client(self._initial if algorithm.newcomer == "initial" else download.theta)
+        states: list[Any] = [fresh if state is None else state for state in found]
+        received = [
+            algorithm.receive(download, state) if assignment.hears else state
+            for assignment, state in zip(problem.assignments, states, strict=True)
+        ]
         with _threads(self._num_threads):
-            before = stacked([fresh if state is None else state for state in found], like=download.theta)
+            before = stacked(received, like=download.theta)
             upload, after = algorithm.client_update(download, before, problem)
             finite = _finite_rows((*upload, *after), len(clients))
         for client, state, ok in zip(
@@ -121,12 +126,16 @@ class StackedEngine:
             uploads = unstacked(upload, len(clients), form=self._upload_form)
         else:
             weights = [
-                self._weight(client) if ok else None for client, ok in zip(clients, finite, strict=True)
+                self._weight(assignment.client) if ok and assignment.sends else None
+                for assignment, ok in zip(problem.assignments, finite, strict=True)
             ]
             uploads = [mean_of_stack(upload, weights, form=self._upload_form)] * len(clients)
-        rows = zip(clients, uploads, problem.efforts(), found, finite, strict=True)
+        rows = zip(problem.assignments, uploads, problem.efforts(), found, finite, strict=True)
         return {
-            client: Visit(client, own, effort, state is None, ok) for client, own, effort, state, ok in rows
+            assignment.client: Visit(
+                assignment.client, own, effort, state is None, ok, silent=not assignment.sends
+            )
+            for assignment, own, effort, state, ok in rows
         }
 
 
@@ -143,7 +152,7 @@ def _threads(number: int) -> Iterator[None]:
 
 def _carried(visits: Sequence[Visit]) -> list[Visit]:
     """Let the first finite visit stand for the mean of all, and the others for nothing."""
-    members = tuple(visit.client for visit in visits if visit.finite)
+    members = tuple(visit.client for visit in visits if visit.finite and not visit.silent)
     return [visit._replace(mean_of=members if visit.client in members[:1] else ()) for visit in visits]
 
 

@@ -81,12 +81,18 @@ class Setup:
         return handle
 
     def _update(self, job: Update, problem: Any, download: Any, file: StateFile | None) -> Answer:
-        client, round = job.assignment[:2]
+        client, round = job.assignment.client, job.assignment.round
         state = None if job.state is None else self.client_kind(*decode(job.state))
         if file is not None and job.version is not None:
             state = file.get_version(client, job.version)
         visit, state = visit_client(
-            self.algorithm, download, client=client, state=state, initial=self.initial, problem=problem
+            self.algorithm,
+            download,
+            client=client,
+            state=state,
+            initial=self.initial,
+            problem=problem,
+            hears=job.assignment.hears,
         )
         scalars = self.slots[job.slot].write(visit.upload)
         if visit.finite and file is not None:
@@ -132,11 +138,18 @@ class WorkersEngine:
         costs = [self._task.cost(assignment) for assignment in assignments]
         answers = self.pool.run(jobs, costs=costs, window=len(self._setup.slots))
         for job, answer in zip(jobs, answers, strict=True):
-            client, round = job.assignment[:2]
+            client, round = job.assignment.client, job.assignment.round
             if answer.state is not None:
                 self._store.stage(round, client, self._setup.client_kind(*decode(answer.state)))
             upload = self._setup.slots[job.slot].read(answer.scalars)
-            yield Visit(client, upload, answer.effort, answer.newcomer, answer.finite)
+            yield Visit(
+                client,
+                upload,
+                answer.effort,
+                answer.newcomer,
+                answer.finite,
+                silent=not job.assignment.sends,
+            )
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples, whose parts the workers share."""

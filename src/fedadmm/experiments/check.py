@@ -96,7 +96,11 @@ def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> 
 
 
 def _index(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]:
-    last = {client: record["round"] for record in records for client in record["clients"]}
+    last = {
+        client: record["round"]
+        for record in records
+        for client in (*record["clients"], *record.get("silent", ()))
+    }
     for client in sorted(last.keys() | set(store)):
         if last.get(client) != store.round_of(client):
             yield _problem(

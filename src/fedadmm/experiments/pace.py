@@ -63,7 +63,8 @@ def gradient_evaluations(experiment: Experiment) -> float:
     """Return how many gradients of one example a round of one of the paper's experiments takes."""
     assert isinstance(experiment.participation, float)
     epochs = 1.0 if experiment.algorithm_name == "fedsgd" else experiment.local.work.mean
-    return experiment.participation * NUM_EXAMPLES[experiment.data.name] * epochs
+    share = 1.0 if experiment.algorithm.silence is not None else experiment.participation  # then all compute
+    return share * NUM_EXAMPLES[experiment.data.name] * epochs
 
 
 def _batch(experiment: Experiment) -> int:

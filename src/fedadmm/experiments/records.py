@@ -9,7 +9,7 @@ from fedadmm.core.round import Tally
 from fedadmm.core.timing import NO_CLOCK, Took
 
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
-NOTHING: dict[str, Any] = {"lost": (), **NO_CLOCK._asdict()}
+NOTHING: dict[str, Any] = {"lost": (), "silent": (), **NO_CLOCK._asdict()}
 
 MetricName = Literal["accuracy", "distance"]  # what a run is judged by: high, or low
 
@@ -33,6 +33,7 @@ class Record:
     metrics: dict[str, float | None] = field(
         default_factory=dict
     )  # the user's own, and what the clients achieved
+    silent: tuple[int, ...] = ()  # who computed, and sent nothing that arrived
     simulated_seconds: float | None = None  # that the round lasted, where there is a [clock]
     mean_staleness: float | None = None  # updates that its uploads missed, where the server is asynchronous
     max_staleness: int | None = None
@@ -51,7 +52,7 @@ class Record:
         """Return the record that `to_json` made a table of."""
         table = {**NOTHING, **table}
         own = {key: table[key] for key in cls.__dataclass_fields__ if key != "metrics"}
-        own |= {key: tuple(own[key]) for key in ("clients", "refused", "lost")}
+        own |= {key: tuple(own[key]) for key in ("clients", "refused", "lost", "silent")}
         return cls(**own, metrics={key: table[key] for key in table if key not in own})
 
     @classmethod
@@ -82,6 +83,7 @@ class Record:
             bytes_down=tally.bytes_down,
             seconds=seconds,
             lost=lost,
+            silent=tally.silent,
             **took._asdict(),
             metrics=numbers,
         )
@@ -120,4 +122,7 @@ def round_of_arrival(
 
 def has_diverged(records: Sequence[Record]) -> bool:
     """Return whether the last round refused every client."""
-    return bool(records) and bool(records[-1].refused) and not records[-1].clients
+    if not records:
+        return False
+    last = records[-1]
+    return bool(last.refused) and not last.clients and not last.silent

@@ -20,6 +20,7 @@ from fedadmm.core.faults import Faults, FaultyPost
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import Assignment, Progress, run_round
 from fedadmm.core.seeds import stream, torch_seed
+from fedadmm.core.silence import check_silence, hearing, who_computes
 from fedadmm.core.store import Store
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
@@ -125,6 +126,7 @@ class Simulation:
                 device=device,
             )
             check_model(algorithm, self._task)
+            check_silence(algorithm, self._task.model.buffers())
             self.engine = choose(engine, algorithm, self._task)
             initial = self._task.model.weights.clone()
             server = algorithm.init_server(initial)
@@ -153,7 +155,9 @@ class Simulation:
         self._post = None
         if faults is not None:
             applied = {client: record.round for record in self.history for client in record.clients}
-            self._post = FaultyPost(faults, seed=seed, applied=applied)
+            self._post = FaultyPost(
+                faults, seed=seed, applied=applied, go_on_alone=algorithm.silence is not None
+            )
         self._engine: Engine = self._timed.on(
             make_engine(
                 self.engine,
@@ -205,16 +209,18 @@ class Simulation:
         began = time.perf_counter()
         number = self.progress.round + 1
         asked = self.assignments(number)
+        senders = [assignment.client for assignment in asked if assignment.sends]
+        applied = self.history[-1].clients if self.history else None
         reached = self._timed.in_time(asked)
         reached = reached if self._post is None else self._post.delivered(reached)
         with one_thread():
             visits = self._engine.visits(
                 self.algorithm.download(self.progress.server),
                 buffers=self.progress.buffers,
-                assignments=reached,
+                assignments=hearing(self.algorithm, reached, applied=applied),
             )
             if self._post is not None:
-                visits = self._post.collected(number, visits, clients=[a.client for a in asked])
+                visits = self._post.collected(number, visits, clients=senders)
             visits = self._timed.watched(visits)
             progress, tally = run_round(
                 self.algorithm,
@@ -228,15 +234,16 @@ class Simulation:
             with one_thread():
                 scores |= self._certifier.numbers(before=self.progress, after=progress, history=self.history)
         heard = {*tally.clients, *tally.refused}
-        lost = tuple(a.client for a in asked if a.client not in heard)
+        lost = tuple(client for client in senders if client not in heard)
         took = self._timed.ended(all_came=not lost)
         record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost, took=took)
+        counted = sorted(tally.clients + tally.silent)
         self._store.commit(
-            progress, clients=tally.clients, record=record.to_json(), keep=self._timed.under_way
+            progress, clients=counted, record=record.to_json(), keep=self._timed.under_way
         )
         if self._post is not None:
             self._post.applied(number, tally.clients)
-            self._store.drop(number, lost)
+            self._store.drop(number, [client for client in lost if client not in tally.silent])
         self.progress = progress
         self.history.append(record)
         return record
@@ -259,13 +266,16 @@ class Simulation:
         ids = self._participation.select(
             round, devices=self._devices, generator=stream(self._seed, "participation", round)
         )
-        return [self._assignment(round, client) for client in map(int, ids)]
+        computing = who_computes(
+            self.algorithm, ids, num_clients=self._data.num_clients, seed=self._seed, round=round
+        )
+        return [self._assignment(round, client, sends=sends) for client, sends in computing]
 
-    def _assignment(self, round: int, client: int) -> Assignment:
+    def _assignment(self, round: int, client: int, *, sends: bool = True) -> Assignment:
         work = self._local.work
         drawn = stream(self._seed, "work", round, client) if work.draws else self._untouched
         gradients = self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts)
-        return Assignment(client, round, work.epochs(client, generator=drawn), gradients)
+        return Assignment(client, round, work.epochs(client, generator=drawn), gradients, sends=sends)
 
     def model(self) -> nn.Module:
         """Return a copy of the network with the server's weights and buffers."""

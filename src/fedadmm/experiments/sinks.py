@@ -32,10 +32,12 @@ OpenSink = Callable[[Experiment, Path, Sequence[Record]], Sink]
 
 
 def numbers_of(record: Record) -> dict[str, float]:
-    """Return the numbers of a record: clients are counted, and so are the refused and the lost; None is left out."""
+    """Return the numbers of a record: clients are counted, so are the refused, lost and silent; None is left out."""
     table = record.to_json()
     del table["round"]
-    table |= {key: len(getattr(record, key)) for key in ("clients", "refused", "lost") if key in table}
+    table |= {
+        key: len(getattr(record, key)) for key in ("clients", "refused", "lost", "silent") if key in table
+    }
     return {key: float(value) for key, value in table.items() if value is not None}
 
 

@@ -43,6 +43,16 @@ class FederationSettings(Settings):
     def _read_algorithm(cls, value: Any) -> Any:
         return algorithm_from_table(value) if isinstance(value, dict) else value
 
+    @field_validator("algorithm")
+    @classmethod
+    def _check_algorithm(cls, value: Algorithm[Any, Any, Any]) -> Algorithm[Any, Any, Any]:
+        if value.silence is not None:
+            raise InputError(
+                f"{type(value).__name__}'s clients compute in rounds in which nobody asks them, and a node of Flower's "
+                "computes when it is asked; use it in a simulation (`fedadmm run`)"
+            )
+        return value
+
     @field_validator("fraction_evaluate")
     @classmethod
     def _check_fraction(cls, value: float) -> float:

@@ -66,8 +66,9 @@ def sgd_batches(
     steps = lengths * [assignment.epochs for assignment in assignments]
     rows = np.zeros((steps.max(), len(assignments), widths.max()), dtype=np.int64)
     facts = zip(assignments, counts.tolist(), widths.tolist(), lengths.tolist(), strict=True)
-    for place, ((client, round, epochs, _), count, width, length) in enumerate(facts):
-        for epoch in range(epochs):
+    for place, (assignment, count, width, length) in enumerate(facts):
+        client, round = assignment.client, assignment.round
+        for epoch in range(assignment.epochs):
             generator = stream(seed, "batches", round, client, epoch) if width < count else None
             order = np.arange(count) if generator is None else generator.permutation(count)
             if count % width:  # padding is an example of the same batch
