@@ -90,6 +90,11 @@ def rounds_on(
 
 def _check(clock: Clock, algorithm: Algorithm[Any, Any, Any], *, faults: Faults | None, engine: str) -> None:
     """Refuse what would never end, or could not be done."""
+    if algorithm.silence is not None:
+        raise InputError(
+            f"{type(algorithm).__name__} has rounds in which nobody communicates, which no clock times; "
+            "leave out clock"
+        )
     if algorithm.needs_everyone and (clock.asynchronous is not None or clock.deadline is not None):
         raise InputError(
             f"{type(algorithm).__name__} needs every client in every round, and this clock does not wait for all; "

@@ -238,9 +238,7 @@ class Simulation:
         took = self._timed.ended(all_came=not lost)
         record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost, took=took)
         counted = sorted(tally.clients + tally.silent)
-        self._store.commit(
-            progress, clients=counted, record=record.to_json(), keep=self._timed.under_way
-        )
+        self._store.commit(progress, clients=counted, record=record.to_json(), keep=self._timed.under_way)
         if self._post is not None:
             self._post.applied(number, tally.clients)
             self._store.drop(number, [client for client in lost if client not in tally.silent])

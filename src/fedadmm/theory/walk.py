@@ -7,6 +7,7 @@ import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.round import Assignment, Progress, run_round, visit_client
+from fedadmm.core.silence import hearing, who_computes
 from fedadmm.learning.quadratics import NO_BUFFERS, Quadratics
 from fedadmm.theory.lagrangian import Certificate, Gap, certificate_of, share
 
@@ -48,33 +49,44 @@ class Path(NamedTuple):
 
 
 def rounds(
-    algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, theta: Vector, draws: Iterable[Iterable[int]]
+    algorithm: Algorithm[Any, Any, Any],
+    task: Quadratics,
+    *,
+    theta: Vector,
+    draws: Iterable[Iterable[int]],
+    seed: int = 0,
 ) -> Iterator[tuple[Progress, dict[int, Message]]]:
     """Play a round for each draw of clients; yield the server's progress and the states of the clients visited."""
     progress = Progress(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
     states: dict[int, Message] = {}
+    applied: tuple[int, ...] | None = None
     for active in draws:
         number = progress.round + 1
+        working = who_computes(algorithm, active, num_clients=len(task.targets), seed=seed, round=number)
+        assignments = [Assignment(client, number, 1, sends=sends) for client, sends in working]
         answers = [
             visit_client(
                 algorithm,
                 algorithm.download(progress.server),
-                client=client,
-                state=states.get(client),
+                client=assignment.client,
+                state=states.get(assignment.client),
                 initial=theta,
-                problem=task.problem(Assignment(client, number, 1), buffers=NO_BUFFERS),
+                problem=task.problem(assignment, buffers=NO_BUFFERS),
+                hears=assignment.hears,
+                sends=assignment.sends,
             )
-            for client in map(int, active)
+            for assignment in hearing(algorithm, assignments, applied=applied)
         ]
         new = {visit.client: state for visit, state in answers}
         states |= new
-        progress, _ = run_round(
+        progress, tally = run_round(
             algorithm,
             progress,
             [visit for visit, _ in answers],
             weight=lambda client: 1.0,
             registered=float(len(task.targets)),
         )
+        applied = tally.clients
         yield progress, new
 
 

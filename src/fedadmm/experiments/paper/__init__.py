@@ -1,13 +1,14 @@
 """The tables and figures of the paper, each in its file; this table gives each its name on the command line."""
 
-from fedadmm.experiments.paper.clock import CLOCK
 from fedadmm.experiments.paper.analysis import FLOOR, LEMMAS, REMARK_2, THEOREM_1
+from fedadmm.experiments.paper.clock import CLOCK
 from fedadmm.experiments.paper.figure_3 import FIGURE_3, FIGURE_4
 from fedadmm.experiments.paper.figure_5 import FIGURE_5, TABLE_ADAPTABILITY
 from fedadmm.experiments.paper.figure_6 import FIGURE_6
 from fedadmm.experiments.paper.figure_8 import FIGURE_8
 from fedadmm.experiments.paper.figure_9 import FIGURE_9
 from fedadmm.experiments.paper.figure_10 import FIGURE_10, TABLE_6
+from fedadmm.experiments.paper.figure_fedpd import FIGURE_FEDPD
 from fedadmm.experiments.paper.figure_stragglers import FIGURE_STRAGGLERS
 from fedadmm.experiments.paper.preset import Cell, Preset, Size, WorkedOut
 from fedadmm.experiments.paper.table_1 import TABLE_1
@@ -24,6 +25,7 @@ PAPER: dict[str, Preset] = {
         FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_STRAGGLERS,
         AUTO, CLOCK,
         LEMMAS, THEOREM_1, FLOOR, REMARK_2,
+        FIGURE_FEDPD,
     )
 }  # fmt: skip
 
