@@ -40,7 +40,7 @@ def up_command(
     console.print(
         f"{nodes} nodes are connected. `fedadmm federation app my-app` makes an app to run on them:"
     )
-    console.print(federation.run_command(Path("my-app")), soft_wrap=True, highlight=False)
+    console.print(federation.run_command(Path("my-app"), num_nodes=nodes), soft_wrap=True, highlight=False)
 
 
 @app.command("app")
@@ -90,6 +90,9 @@ def kill_command(name: Name, folder: Folder = Path("federation")) -> None:
     Example: fedadmm federation kill node-2
     """
     _federation(folder).kill(name)
+    console.print(
+        f"{name} is dead; `fedadmm federation up` starts it again, once its old heartbeat has lapsed"
+    )
 
 
 @app.command("down")

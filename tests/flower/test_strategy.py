@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
+from fedadmm.flower import roster
 from methods import ON_NETWORKS
 
 
@@ -167,8 +168,41 @@ def test_a_run_with_other_settings_is_refused_and_more_rounds_are_not(tmp_path: 
         start(strategy, grid_of(config_of(tmp_path)), rounds=1)
     with server_of(config_of(tmp_path, num_server_rounds=9)) as strategy:
         assert strategy.progress.round == 1
-    with pytest.raises(InputError, match=r"written with settings .* give this federation a name"):
+    with pytest.raises(InputError, match=r"written with local.learning-rate 0.1, here it is 0.2.* name"):
         strategy_of(config_of(tmp_path, local__learning_rate=0.2))
+
+
+def test_the_servers_own_evaluation_stands_in_the_records(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with server_of(config, evaluation=lambda theta, buffers: {"accuracy": float(theta.sum())}) as strategy:
+        before = strategy.scores["accuracy"]
+        start(strategy, grid_of(config), rounds=1)
+        (record,) = strategy._checkpoint.records()
+        assert record.accuracy == float(strategy.progress.server.theta.sum()) != before
+        assert strategy.scores == {"accuracy": record.accuracy}
+
+
+def test_a_node_may_name_its_client_by_either_key(tmp_path: Path) -> None:
+    from flower_fedadmm import task
+
+    config = config_of(tmp_path)
+    context = grid_of(config).context(102)
+    (inputs, _), partition = task.data(context), context.node_config.pop("partition-id")
+    context.node_config["client-id"] = partition
+    assert task.data(context)[0].equal(inputs)
+
+
+def test_who_is_awaited_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(roster, "log", lambda level, text, *values: told.append(text % values))
+    grid = grid_of(config_of(tmp_path))
+    grid.nodes, late = grid.nodes[:3], grid.nodes[3:]
+    naps = iter([[], [], late])
+    monkeypatch.setattr(roster.time, "sleep", lambda seconds: grid.nodes.extend(next(naps)))
+    with server_of(config_of(tmp_path, min_available_nodes=4)) as strategy:
+        start(strategy, grid, rounds=1)
+    waiting = [line for line in told if line.startswith("Waiting")]
+    assert waiting == ["Waiting for nodes: 3 of 4 (min-available-nodes) are there"]
 
 
 def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path) -> None:

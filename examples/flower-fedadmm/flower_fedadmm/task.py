@@ -7,6 +7,7 @@ from flwr.app import Context
 from torch import nn
 
 import fedadmm
+from fedadmm.flower import client_of
 
 
 def model() -> nn.Module:
@@ -20,7 +21,7 @@ def data(context: Context) -> tuple[torch.Tensor, torch.Tensor]:
     digits = fedadmm.federate(
         fedadmm.load("digits"), num_clients=config["num-clients"], partition="iid", seed=config["seed"]
     )
-    return digits.client(config["partition-id"])
+    return digits.client(client_of(context))
 
 
 def test() -> tuple[torch.Tensor, torch.Tensor]:

@@ -68,7 +68,7 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, *, remedy: str = "wait for it, or give another --out") -> Iterator[None]:
         """Hold the folder for this process alone; it is made if it is not there."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror}; give another --out") from error
         with handle:
-            self._flock(handle, fcntl.LOCK_EX)
+            self._flock(handle, fcntl.LOCK_EX, remedy=remedy)
             yield
 
     @contextmanager
@@ -87,7 +87,7 @@ class RunFolder:
         except FileNotFoundError:
             raise InputError(f"{self.path} is no run folder: it has no experiment.toml") from None
         with handle:
-            self._flock(handle, fcntl.LOCK_SH)
+            self._flock(handle, fcntl.LOCK_SH, remedy="wait for it, or give another --out")
             yield
 
     def remove(self) -> None:
@@ -164,16 +164,14 @@ class RunFolder:
                 "command again: no committed round is lost"
             ) from error
 
-    def _flock(self, handle: IO[str], kind: int) -> None:
+    def _flock(self, handle: IO[str], kind: int, *, remedy: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return fcntl.flock(handle, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise InputError(
-                        f"{self.path} is in use by another process; wait for it, or give another --out"
-                    ) from None
+                    raise InputError(f"{self.path} is in use by another process; {remedy}") from None
             time.sleep(0.02)
 
 

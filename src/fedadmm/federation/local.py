@@ -9,6 +9,7 @@ from pathlib import Path
 from fedadmm.core.errors import InputError
 from fedadmm.federation.commands import Shell, Started, Tell, end, read_processes, write_processes
 
+NODES_OF_APP = 4  # that the example app is set up for
 LINK = "lab"  # the name of the connection in Flower's configuration
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes")
 DAYS = "30"
@@ -93,9 +94,12 @@ class LocalFederation:
         listed = json.loads(self._shell.run("flwr", "supernode", "list", LINK, "--format", "json"))
         return sum(node["status"] == "online" for node in listed["nodes"])
 
-    def run_command(self, app: Path) -> str:
+    def run_command(self, app: Path, *, num_nodes: int) -> str:
         """Return the command that runs an app on this federation."""
-        return f"FLWR_HOME={self.environment['FLWR_HOME']} flwr run {app} {LINK} --stream"
+        command = f"FLWR_HOME={self.environment['FLWR_HOME']} flwr run {app} {LINK} --stream"
+        if num_nodes == NODES_OF_APP:
+            return command
+        return f"{command} --run-config 'num-clients={num_nodes} min-available-nodes={num_nodes}'"
 
     def _make(self, num_nodes: int) -> None:
         """Make certificates, node keys and Flower's configuration, and choose ports that are free."""

@@ -6,7 +6,14 @@ app = fedadmm.flower.server_app(model=model)        app = fedadmm.flower.client_
 
 from fedadmm.flower.client import client_app
 from fedadmm.flower.server import make_strategy, server_app
-from fedadmm.flower.settings import FederationSettings
+from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.strategy import AlgorithmStrategy
 
-__all__ = ["AlgorithmStrategy", "FederationSettings", "client_app", "make_strategy", "server_app"]
+__all__ = [
+    "AlgorithmStrategy",
+    "FederationSettings",
+    "client_app",
+    "client_of",
+    "make_strategy",
+    "server_app",
+]

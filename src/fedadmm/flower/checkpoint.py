@@ -16,6 +16,8 @@ from fedadmm.flower.settings import FederationSettings
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.node import REMEDY
 
+STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"
+
 
 class Applied(NamedTuple):
     """What the server keeps of a client: the number of its last update that was applied."""
@@ -31,12 +33,12 @@ class Checkpoint:
     ) -> None:
         self.folder = RunFolder(settings.server_folder)
         with ExitStack() as held:
-            held.enter_context(self.folder.lock())
+            held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
             self._store = DiskStore(
                 self.folder.state,
                 kinds=(type(algorithm.init_server(initial)), Applied),
-                identity={"settings": settings.hash, **fresh},
+                identity=settings.identity | fresh,
                 initial=initial,
                 durability="power",
                 remedy=REMEDY,

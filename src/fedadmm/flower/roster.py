@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from logging import INFO, WARNING
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
@@ -22,13 +23,16 @@ class Roster:
 
     def present(self, grid: Grid, *, at_least: int) -> dict[int, int]:
         """Return the node of each client that is connected, once there are enough of them."""
+        told = None
         while True:
             online = set(grid.get_node_ids())
             self._ask(grid, sorted(online - self._clients.keys() - self._left_out))
             found = {self._clients[node]: node for node in online if node in self._clients}
             if len(found) >= at_least:
                 return found
-            log(INFO, "Waiting for nodes: %d of %d are there", len(found), at_least)
+            if told != len(found):
+                told = len(found)
+                log(INFO, "Waiting for nodes: %d of %d (min-available-nodes) are there", told, at_least)
             time.sleep(POLL)
 
     def client(self, node: int) -> int | None:
@@ -77,6 +81,8 @@ class Roster:
 
 def reason(reply: Message) -> str:
     """Return why a reply is an error: the last line of what a client raised is the sentence."""
+    if reply.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
+        return "it did not answer within round-timeout"
     lines = (reply.error.reason or "no reason was given").strip().splitlines()
     return f"{lines[-1]} (code {reply.error.code})"
 

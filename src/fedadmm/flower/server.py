@@ -3,24 +3,25 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.app import Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 from torch.nn import functional
 
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.round import Buffers
 from fedadmm.core.seeds import torch_seed
 from fedadmm.data.examples import as_examples
 from fedadmm.experiments.simulation import one_thread
 from fedadmm.flower.checkpoint import Checkpoint
 from fedadmm.flower.node import ModelFunction
 from fedadmm.flower.settings import FederationSettings
-from fedadmm.flower.strategy import AlgorithmStrategy
+from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.learning.evaluation import Loss, Metric, accuracy, batches, combined, score
 from fedadmm.learning.flat import FlatModel
 from fedadmm.learning.models import build
 
 Wrap = Callable[[AlgorithmStrategy], Strategy]
-EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 def server_app(
@@ -42,16 +43,17 @@ def server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         settings = FederationSettings.from_run_config(context.run_config)
-        strategy = make_strategy(settings, model=model, aggregator=aggregator)
+        chosen = {"accuracy": accuracy} if metrics is None else metrics
+        evaluation = None if test is None else _evaluation(settings, model, test(), loss, chosen)
+        strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
-            chosen = {"accuracy": accuracy} if metrics is None else metrics
             rounds = settings.num_server_rounds - strategy.progress.round
             wrap(strategy).start(
                 grid,
                 initial_arrays=strategy.arrays,
                 num_rounds=max(0, rounds),
                 timeout=settings.round_timeout,
-                evaluate_fn=None if test is None else _evaluation(strategy, model, test(), loss, chosen),
+                evaluate_fn=None if test is None else lambda *_: MetricRecord(dict(strategy.scores)),
             )
         finally:
             strategy.close()
@@ -60,12 +62,18 @@ def server_app(
 
 
 def make_strategy(
-    settings: FederationSettings, *, model: ModelFunction, aggregator: Strategy | None = None
+    settings: FederationSettings,
+    *,
+    model: ModelFunction,
+    evaluation: Evaluation | None = None,
+    aggregator: Strategy | None = None,
 ) -> AlgorithmStrategy:
     """Return the strategy of a federation, where its checkpoint left it."""
     network = _network(settings, model)
     checkpoint = Checkpoint(settings, settings.algorithm, initial=network.weights.clone())
-    return AlgorithmStrategy(settings, model=network, checkpoint=checkpoint, aggregator=aggregator)
+    return AlgorithmStrategy(
+        settings, model=network, checkpoint=checkpoint, evaluation=evaluation, aggregator=aggregator
+    )
 
 
 def _network(settings: FederationSettings, model: ModelFunction) -> FlatModel:
@@ -74,21 +82,20 @@ def _network(settings: FederationSettings, model: ModelFunction) -> FlatModel:
 
 
 def _evaluation(
-    strategy: AlgorithmStrategy,
+    settings: FederationSettings,
     model: ModelFunction,
     test: Any,
     loss: Loss,
     metrics: Mapping[str, Metric],
-) -> EvaluateFunction:
-    network = _network(strategy.settings, model)
+) -> Evaluation:
+    network = _network(settings, model)
     parts = batches(as_examples(test))
 
-    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-        theta, _ = strategy.form.read_model(arrays)
+    def evaluate(theta: Vector, buffers: Buffers) -> dict[str, float]:
         network.load(theta)
-        network.load_buffers(strategy.progress.buffers)
+        network.load_buffers(buffers)
         with one_thread():
             means = combined(score(network.module, part, loss=loss, metrics=metrics) for part in parts)
-        return MetricRecord({name: float(value) for name, value in means.items()})
+        return {name: float(value) for name, value in means.items()}
 
     return evaluate

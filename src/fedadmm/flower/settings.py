@@ -1,7 +1,5 @@
 """What a federation is asked to do, read from Flower's run configuration."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -46,6 +44,11 @@ class FederationSettings(Settings):
     @field_validator("algorithm")
     @classmethod
     def _check_algorithm(cls, value: Algorithm[Any, Any, Any]) -> Algorithm[Any, Any, Any]:
+        if value.needs_everyone or value.second_order:
+            raise InputError(
+                f"{type(value).__name__} needs every client in every round, and a node of Flower's may be away; "
+                "use it in a simulation (`fedadmm run`)"
+            )
         if value.silence is not None:
             raise InputError(
                 f"{type(value).__name__}'s clients compute in rounds in which nobody asks them, and a node of Flower's "
@@ -80,14 +83,17 @@ class FederationSettings(Settings):
         return cls(**table)
 
     @property
-    def hash(self) -> str:
-        """Ten hex digits over what determines a round."""
-        table = {
-            "algorithm": algorithm_to_table(self.algorithm),
-            "local": {key: value for key, value in self.local.to_table().items() if value is not None},
-            **{key: getattr(self, key) for key in ("num_clients", "fraction_train", "seed", "wire")},
+    def identity(self) -> dict[str, str]:
+        """What determines a round, key by key as a run configuration names them."""
+        tables = {"algorithm": algorithm_to_table(self.algorithm), "local": self.local.to_table()}
+        keys = {key: getattr(self, key) for key in ("num_clients", "fraction_train", "seed", "wire")}
+        keys |= {
+            f"{name}.{key}": value
+            for name, table in tables.items()
+            for key, value in table.items()
+            if value is not None
         }
-        return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:10]
+        return {key.replace("_", "-"): str(value) for key, value in keys.items()}
 
     @property
     def server_folder(self) -> Path:

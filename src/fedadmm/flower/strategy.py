@@ -1,7 +1,7 @@
 """Any Algorithm of ours as a Flower strategy: rounds whose books are exact whatever becomes of nodes and messages."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from logging import INFO, WARNING
 from typing import Any, NamedTuple
 
@@ -11,9 +11,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
+from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection
 from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.round import Progress, Tally, Visit, run_round
+from fedadmm.core.round import Buffers, Progress, Tally, Visit, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulation import one_thread
@@ -23,6 +24,8 @@ from fedadmm.flower.roster import Roster, reason
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import Form, ModelWire, Parcel, Wire, make_wire
 from fedadmm.learning.flat import FlatModel
+
+Evaluation = Callable[[Vector, Buffers], dict[str, float]]
 
 
 class _Closing(NamedTuple):
@@ -36,6 +39,7 @@ class _Closing(NamedTuple):
 class AlgorithmStrategy(Strategy):
     """Rounds of an algorithm over the nodes of a grid.
 
+    evaluation: the server's own, of theta and buffers; its numbers stand in the round's record.
     aggregator: a strategy of Flower's whose aggregate_train takes the place of the mean, such as FedMedian or Krum;
         with wire="model". Flower's wrappers for differential privacy go around this strategy instead.
     """
@@ -46,10 +50,12 @@ class AlgorithmStrategy(Strategy):
         *,
         model: FlatModel,
         checkpoint: Checkpoint,
+        evaluation: Evaluation | None = None,
         aggregator: Strategy | None = None,
     ) -> None:
         self.settings, self.algorithm = settings, settings.algorithm
         self._model, self._checkpoint, self._aggregator = model, checkpoint, aggregator
+        self._evaluation = evaluation
         self.form = Form(self.algorithm, model)
         self._wire: Wire = make_wire(settings.wire, self.form)
         assert aggregator is None or isinstance(self._wire, ModelWire), (
@@ -67,6 +73,7 @@ class AlgorithmStrategy(Strategy):
         self.progress = checkpoint.progress or Progress(
             0, self.algorithm.init_server(checkpoint.initial), model.buffers(), 0.0
         )
+        self.scores = self._evaluated(self.progress)
         self._collection = Collection(0, clients=())
         self._sent: list[Message] = []
         self._closing: _Closing | None = None
@@ -224,13 +231,18 @@ class AlgorithmStrategy(Strategy):
             buffers = progress.buffers._replace(floats=floats)
             progress = progress._replace(server=progress.server._replace(theta=theta), buffers=buffers)
         lost = self._collection.missing
-        record = Record.of(progress.round, tally, {}, seconds=time.perf_counter() - began, lost=lost)
+        self.scores = self._evaluated(progress)
+        seconds = time.perf_counter() - began
+        record = Record.of(progress.round, tally, self.scores, seconds=seconds, lost=lost)
         self._model.load(progress.server.theta)
         self._model.load_buffers(progress.buffers)
         self._checkpoint.commit(
             progress, number=self._collection.number, record=record, module=self._model.module
         )
         self.progress = progress
+
+    def _evaluated(self, progress: Progress) -> dict[str, float]:
+        return {} if self._evaluation is None else self._evaluation(progress.server.theta, progress.buffers)
 
     def _asked_of(self, reply: Message) -> str:
         """Return the client of a failed request: an error that the SuperLink made does not name the node."""
