@@ -1,4 +1,4 @@
-"""Fill in the tables of REPRODUCTION.md from results/, and those of THEORY.md by measuring again: `make docs`.
+"""Fill in the tables of REPRODUCTION.md and AUTO.md from results/, and THEORY.md's by measuring again: `make docs`.
 
 What stands between <!-- reproduce NAME ... --> and <!-- end --> is made again from the published records, or worked
 out on the spot. Pages are checked but for the blocks that take minutes.
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import theory_figures
 
-from fedadmm.cli_paper import paper_report
+from fedadmm.cli_paper import kept_arrivals, paper_report
 from fedadmm.experiments.campaign import Places, jobs_of
 from fedadmm.experiments.paper import PAPER
 from fedadmm.experiments.paper.tuned import published_values
 from fedadmm.report.axes import GRADIENTS, ROUNDS
 from fedadmm.report.figures import accuracy_figure, save_figure
 from fedadmm.report.methods import methods_of
+from fedadmm.report.ratios import ratios_markdown
 from fedadmm.report.table import markdown, report_rows
 
 SHOWN_ROUNDS = 100
@@ -32,6 +33,8 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
     if preset.table is not None:
         worked_out = preset.table()
         return markdown([dict(zip(worked_out.columns, row, strict=True)) for row in worked_out.rows])
+    if preset.chosen:
+        return ratios_markdown(kept_arrivals(preset, RESULTS), chosen=preset.chosen, aside=preset.aside)
     jobs = jobs_of(
         preset, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper"
     )
@@ -65,7 +68,7 @@ def filled(text: str, *, draw: bool) -> str:
 def main() -> None:
     """Rewrite the pages, or with --check say whether they are up to date."""
     check = "--check" in sys.argv
-    for page in (DOCS / "REPRODUCTION.md", DOCS / "THEORY.md"):
+    for page in (DOCS / name for name in ("REPRODUCTION.md", "AUTO.md", "THEORY.md")):
         before = page.read_text()
         after = filled(before, draw=not check)
         if not check:

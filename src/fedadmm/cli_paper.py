@@ -18,6 +18,7 @@ from fedadmm.experiments.pace import Pace
 from fedadmm.experiments.paper import PAPER, Preset, Size, WorkedOut
 from fedadmm.experiments.paper.tuned import read_tuned
 from fedadmm.experiments.records import Record
+from fedadmm.report.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published, PublishedFor, Section
 
@@ -99,6 +100,8 @@ def reproduce_command(
         + ("" if done == len(jobs) else "; the same command goes on from here"),
         soft_wrap=True,
     )
+    if chosen[0].chosen and done:
+        _print_ratios(chosen[0], jobs, results=results)
     if report is not None and done:
         _write_report(chosen[0], jobs, results=results, out=report)
     if interruption.asked:
@@ -126,6 +129,26 @@ def paper_report(preset: Preset, jobs: Iterable[Job], *, results: Path) -> Paper
             where = f"{preset.title.partition(':')[0]}, {column}"
             published[folder.name] = Published(where, int(rounds) if rounds.isdigit() else None)
     return PaperReport(list(sections.values()), lambda run: published.get(run.path.name))
+
+
+def kept_arrivals(preset: Preset, results: Path) -> Path:
+    """Return the file in which a preset of many runs keeps the rounds of their arrival."""
+    return results / f"{preset.name}.csv"
+
+
+def _print_ratios(preset: Preset, jobs: Iterable[Job], *, results: Path) -> None:
+    arrivals = arrivals_of(paper_report(preset, jobs, results=results).sections)
+    found = comparisons(keep_arrivals(kept_arrivals(preset, results), arrivals), chosen=preset.chosen)
+    if not found:
+        console.print("No column has a run of every method yet, so nothing is compared.")
+        return
+    rows = ratio_rows(found, aside=preset.aside)
+    table = Table(*rows[0], title="Rounds to the target, and their ratio to the best constants'")
+    for row in rows:
+        table.add_row(*row.values())
+    console.print(table)
+    for method, ratio in overall(found, aside=preset.aside).items():
+        console.print(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
 
 
 def _write_report(preset: Preset, jobs: Iterable[Job], *, results: Path, out: Path) -> None:

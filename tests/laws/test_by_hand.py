@@ -88,17 +88,18 @@ DYN: dict[str, Any] = {
 # The third client has w = 0, y = 4, rho = 1: z_sum = -1 + 5 + 4, then 10; rho_sum = 3, then 5. The mean w is -3/3 = -1,
 # which the two clients' old ones are too, so fresh is their mean w, (1 + 2 - 1)/4 = 1/2; w_sum = -3 + 2 (1 + 1) = 1.
 # `apart` grew from 1 to 5/2 and may grow to 2, so of the lead 1/2 - 1/5 theta takes 4/5: 10/5 + 6/25.
-# Running means of 3 visits: 1/3 + (2/3) (5/2) = 2; 91/3 + (2/3) (5/2) = 32. rho = (6/3) (2/32)^(1/4) = 1.
+# Running means of 3 visits: 1/3 + (2/3) (5/2) = 2; 91/3 + (2/3) (5/2) = 32.
+# The stiffness is 2, so rho = 2 (2/32)^(1/4) = 1.
 AUTO: dict[str, Any] = {
-    "server": fedadmm_auto.Server(v(1.0), 2.0, v(8.0), v(-3.0), 3.0, 6.0, 1.0, 1.0, 91.0),
+    "server": fedadmm_auto.Server(v(1.0), 2.0, v(8.0), v(-3.0), 3.0, 2.0, 1.0, 1.0, 91.0),
     "states": (fedadmm_auto.Client(v(0.0), v(-1.0), 1.0), fedadmm_auto.Client(v(-2.0), v(7.0), 1.0)),
     "uploads": ((6.0, 2.0, 1.0, 0.0, 1.0, 1.0, 4.0), (-4.0, 2.0, 1.0, 0.0, 4.0, 4.0, 1.0)),
     "states_after": ((2.0, 1.0, 2.0), (-1.0, 3.0, 2.0)),
 }
-AUTO_SUMS = (10.0, 1.0, 5.0, 6.0, 2.0, 2.0, 32.0)
-# push = 2 (w - theta) = 2 and -4, with a mean of -1; y_sum = 10 - 2 = 8; rho = 6/3, for nobody is new.
+AUTO_SUMS = (10.0, 1.0, 5.0, 2.0, 2.0, 2.0, 32.0)
+# push = 2 (w - theta) = 2 and -4, with a mean of -1; y_sum = 10 - 2 = 8; rho is the stiffness, 2, for nobody is new.
 DYN_AUTO: dict[str, Any] = {
-    "server": feddyn_auto.Server(v(1.0), 2.0, v(10.0), 6.0),
+    "server": feddyn_auto.Server(v(1.0), 2.0, v(10.0), 2.0),
     "states": (feddyn.Client(v(-1.0)), feddyn.Client(v(7.0))),
     "uploads": ((2.0, 2.0, 0.0, 0.0), (-4.0, 2.0, 0.0, 0.0)),
     "states_after": ((1.0,), (3.0,)),
@@ -231,9 +232,9 @@ BY_HAND = {
     "FedADMMAuto": Hand(FedADMMAuto(), **AUTO, server_after=(2.24, 1.0, *AUTO_SUMS)),
     "FedADMMAuto, eta seen": Hand(FedADMMAuto(eta="seen"), **AUTO, server_after=(2.0, 1.0, *AUTO_SUMS)),
     # 1 + (-1 + 8/3)/2
-    "FedDynAuto": Hand(FedDynAuto(), **DYN_AUTO, server_after=(1 + 5 / 6, 2.0, 8.0, 6.0)),
+    "FedDynAuto": Hand(FedDynAuto(), **DYN_AUTO, server_after=(1 + 5 / 6, 2.0, 8.0, 2.0)),
     # 1 + (-1 + 8/4)/2
-    "FedDynAuto, all": Hand(FedDynAuto(over="all"), **DYN_AUTO, server_after=(1.5, 2.0, 8.0, 6.0)),
+    "FedDynAuto, all": Hand(FedDynAuto(over="all"), **DYN_AUTO, server_after=(1.5, 2.0, 8.0, 2.0)),
     # 1 - 1/2 + (8/4)/2
     "FedDyn": Hand(FedDyn(rho=2.0), **DYN, **DUALS, server_after=(1.5, 8.0)),
     # 1 - 1/2 + (8/3)/2
@@ -298,7 +299,7 @@ def test_a_newcomer_holds_theta_0_or_the_theta_that_it_downloads() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [FedADMMAuto(), FedDynAuto()], ids=str)
-def test_the_stiffness_of_a_first_visit_is_what_holds_the_solver_back_beside_rho(
+def test_the_stiffness_of_the_first_round_is_what_holds_the_solver_back_beside_rho(
     algorithm: Algorithm,
 ) -> None:
     # Nothing is known, so rho = 1 / (lr x steps). Client 1, f = 3/2 w^2, theta = 1, g = 3.

@@ -4,9 +4,9 @@ z       rho w + y of a client: the mean u that is right where every client has a
 fresh   the mean w of the round's clients; the mean w of all seen is w_sum / rho_sum, of which most are old
 apart   the mean |w - theta|^2 of a round; `again` is over the clients that came before, and `moved` their |w - w_old|^2
 
-rho is the mean stiffness of the clients seen, times sqrt(|w - theta| / |w - w_old|): the two residuals of ADMM are
-held together. theta runs ahead of the mean u by fresh less the mean w, as if all clients had come. Where nothing moves
-any more both are theta, so it ends at the mean u. The lead shrinks while the clients are drawn apart.
+rho is the mean stiffness of the first round's clients, times sqrt(|w - theta| / |w - w_old|): the two residuals of ADMM
+are held together. theta runs ahead of the mean u by fresh less the mean w, as if all clients had come. Where nothing
+moves any more both are theta, so it ends at the mean u. The lead shrinks while the clients are drawn apart.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Server(NamedTuple):
     z_sum: AtHome = None  # over the clients seen
     w_sum: AtHome = None  # of rho w, as far as the uploads tell
     rho_sum: AtHome = None
-    stiffness_sum: AtHome = None
+    stiffness: AtHome = None  # 0: not measured yet
     apart: AtHome = None  # running means, over as many visits as there are clients seen
     apart_again: AtHome = None
     moved_again: AtHome = None
@@ -95,7 +95,8 @@ class FedADMMAuto(Algorithm[Server, Client, Upload]):
         start = client.w if self.start == "local" else theta
         w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)
         new = Client(w, client.y + rho * (w - theta), rho)
-        found = stiffness(problem, theta=theta, w=w, y=client.y, rho=rho) if self.rho == "auto" else 0.0
+        unknown = self.rho == "auto" and not server.rho
+        found = stiffness(problem, theta=theta, w=w, y=client.y, rho=rho) if unknown else 0.0
         apart, again = squared(w - theta), 1 - is_first(client.y)
         moved = squared(w - client.w)
         return Upload(new.z - client.z, rho, client.rho, found, apart, again * apart, again * moved), new
@@ -118,11 +119,10 @@ class FedADMMAuto(Algorithm[Server, Client, Upload]):
                 (server.moved_again, mean.moved_again),
             )
         )
-        stiffness_sum = server.stiffness_sum + active * mean.stiffness
+        found = server.stiffness or mean.stiffness
         balance = (apart_again / moved_again) ** 0.25 if moved_again else 1.0
-        rho = balance * stiffness_sum / turnout.seen
-        sums = (z_sum, w_sum, rho_sum, stiffness_sum, apart, apart_again, moved_again)
-        return Server(z_sum / rho_sum + lead, rho, *sums)
+        at_home = (z_sum, w_sum, rho_sum, found, apart, apart_again, moved_again)
+        return Server(z_sum / rho_sum + lead, balance * found, *at_home)
 
     def _calm(self, server: Server, mean: Upload) -> float:
         """Return the share of the lead that theta takes: less than all where the clients are drawn apart."""

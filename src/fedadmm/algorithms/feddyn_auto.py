@@ -2,7 +2,7 @@
 
 push    rho (w - theta) of a client, which is the change of its dual: exact, whatever rho the client used
 
-rho is the mean stiffness of the clients seen, and half of it while all of a round's clients are new.
+rho is the mean stiffness of the first round's clients, and half of it while all of a round's clients are new.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Server(NamedTuple):
     theta: Vector
     rho: float  # of the next round; 0: nothing is known yet
     y_sum: Vector | None = None  # None in a download: no client needs it
-    stiffness_sum: float | None = None
+    stiffness: float | None = None  # 0: not measured yet
 
 
 class Upload(NamedTuple):
@@ -56,17 +56,16 @@ class FedDynAuto(Algorithm[Server, Client, Upload]):
         theta, rho = server.theta, server.rho or first_guess(problem)
         w = problem.solve(start=theta, dual=client.y, rho=rho, centre=theta)
         push = rho * (w - theta)
-        found = stiffness(problem, theta=theta, w=w, y=client.y, rho=rho)
+        found = 0.0 if server.rho else stiffness(problem, theta=theta, w=w, y=client.y, rho=rho)
         return Upload(push, rho, found, is_first(client.y)), Client(client.y + push)
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         assert server.y_sum is not None
-        assert server.stiffness_sum is not None
         y_sum = server.y_sum + turnout.active * mean.push
         y_mean = y_sum / (turnout.registered if self.over == "all" else turnout.seen)
-        stiffness_sum = server.stiffness_sum + turnout.active * mean.stiffness
-        rho = stiffness_sum / turnout.seen * (1 - (1 - WHILE_NEW) * mean.first)
-        return Server(server.theta + (mean.push + y_mean) / mean.rho, rho, y_sum, stiffness_sum)
+        found = server.stiffness or mean.stiffness
+        rho = found * (1 - (1 - WHILE_NEW) * mean.first)
+        return Server(server.theta + (mean.push + y_mean) / mean.rho, rho, y_sum, found)
 
     def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
         assert server.y_sum is not None

@@ -1,7 +1,7 @@
 """A rho that nobody was told: how stiff a client's problem is to the client's own solver.
 
-On a client's first visit its dual is 0, and the solver answers the gradient g of f at theta by going to w. What held
-it back is |g| / |w - theta|: rho itself, and beside it the curvature if the solve is exact, or about
+In the first round no dual is there yet, and a solver answers the gradient g of f at theta by going to w. What held it
+back is |g| / |w - theta|: rho itself, and beside it the curvature if the solve is exact, or about
 1 / (learning rate x steps) if it is a few gradient steps. What is left without rho is the client's stiffness.
 """
 
@@ -31,12 +31,10 @@ def is_first(y: Vector) -> Scalar:
 
 
 def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho: Scalar) -> Scalar:
-    """Return the stiffness of a client on its first visit, and 0 for the others, who need no further gradient."""
-    first = is_first(y)
-    if not torch.as_tensor(first).any():
-        return first
-    force, way = (vector.norm(dim=-1, keepdim=True) for vector in (problem.gradient(theta), w - theta))
-    return first * _scalar((force / way.clamp(min=SMALLEST) - rho).clamp(min=0.0))
+    """Return how much held a client back from following its gradient and its dual, beside rho."""
+    force, way = problem.gradient(theta) + y, w - theta
+    held = force.norm(dim=-1, keepdim=True) / way.norm(dim=-1, keepdim=True).clamp(min=SMALLEST)
+    return _scalar((held - rho).clamp(min=0.0))
 
 
 def _scalar(column: torch.Tensor) -> Scalar:

@@ -43,6 +43,8 @@ class Preset:
 
     make_cells: its runs; the small size is the same design on a small network, for a machine like a laptop.
     table: instead of runs, a table that is worked out on the spot.
+    chosen, aside: rows that are held against the best of all others, and columns that do not judge them; such a
+        preset has many short runs, of which the round of arrival is kept.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Preset:
     table: Callable[[], WorkedOut] | None = None
     small_seeds: int = 1
     paper_seeds: int = 5
+    chosen: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
 
     def cells(self, size: Size) -> list[Cell]:
         """Return the runs in a size; those that fall together in the small one are there once.

@@ -114,4 +114,6 @@ AUTO = Preset(
     cells,
     small_seeds=3,
     paper_seeds=3,
+    chosen=tuple(AUTOS),
+    aside=tuple(problem.column for problem in PROBLEMS if not problem.judges),
 )
