@@ -1,4 +1,4 @@
-"""Fill in the tables of REPRODUCTION.md and AUTO.md from results/, and THEORY.md's by measuring again: `make docs`.
+"""Fill in REPRODUCTION.md, AUTO.md and CONVEX.md from results/, and THEORY.md by measuring again: `make docs`.
 
 What stands between <!-- reproduce NAME ... --> and <!-- end --> is made again from the published records, or worked
 out on the spot. Pages are checked but for the blocks that take minutes.
@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+import convex_tables
 import theory_figures
 
 from fedadmm.cli_paper import kept_arrivals, paper_report
@@ -68,9 +69,9 @@ def filled(text: str, *, draw: bool) -> str:
 def main() -> None:
     """Rewrite the pages, or with --check say whether they are up to date."""
     check = "--check" in sys.argv
-    for page in (DOCS / name for name in ("REPRODUCTION.md", "AUTO.md", "THEORY.md")):
+    for page in (DOCS / name for name in ("REPRODUCTION.md", "AUTO.md", "THEORY.md", "CONVEX.md")):
         before = page.read_text()
-        after = filled(before, draw=not check)
+        after = convex_tables.filled(filled(before, draw=not check))
         if not check:
             page.write_text(after)
         elif after != before:

@@ -11,6 +11,7 @@ from rich.table import Table
 from fedadmm import (
     __version__,
     cli_certify,
+    cli_convex,
     cli_data,
     cli_federation,
     cli_paper,
@@ -50,6 +51,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_federation.app, name="federation")
+app.command("convex")(cli_convex.convex_command)
 app.command("tune")(cli_tune.tune_command)
 app.command("reproduce")(cli_paper.reproduce_command)
 app.command("check")(cli_state.check_command)
