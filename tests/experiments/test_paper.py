@@ -4,6 +4,7 @@ import pytest
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedProx
 from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.pace import Pace
 from fedadmm.experiments.paper import PAPER
 from fedadmm.experiments.paper.released import as_released
 from fedadmm.experiments.paper.table_3 import COLUMNS, PUBLISHED
@@ -113,3 +114,19 @@ def test_what_the_paper_fixes_is_not_tuned(tmp_path):
     assert run is not None
     assert run.local.learning_rate == 0.1
     assert run.algorithm == FedADMM(rho=0.01, eta=1.0)
+
+
+def test_runs_on_quadratics_cost_nothing_to_speak_of(tmp_path):
+    (experiment, *_) = [c.experiment for c in PAPER["auto"].cells("paper") if c.column == "quadratic/mild"]
+    pace = Pace(tmp_path / "pace.json", on_probe=pytest.fail)
+    pace.learn(experiment, [])
+    assert pace.seconds(experiment, rounds=100) == 0.0
+
+
+def test_auto_is_judged_by_networks_that_its_rules_were_not_made_on():
+    auto = PAPER["auto"]
+    columns = {cell.column: cell.experiment.model.name for cell in auto.cells("paper")}
+    assert {columns[column] for column in auto.aside} == {"linear", "softmax_regression"}
+    assert {name for column, name in columns.items() if column not in auto.aside} == {"mlp"}
+    assert len({cell.experiment.label for cell in auto.cells("paper")} - set(auto.chosen)) == 16
+    assert auto.seeds("paper") == auto.seeds("small") == 3

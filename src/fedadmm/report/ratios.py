@@ -128,7 +128,7 @@ def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[d
             "problem": c.problem + (" (made on it)" if c.problem in aside else ""),
             "target": f"{c.target:g}",
             "seeds": str(len(c.seeds)),
-            "best constants": f"{c.best.method.partition('-')[2].replace('-', ', ')}: {c.best}",
+            "best constants (rho, eta)": _constants(c.best),
         }
         | {s.method: f"{s} ({_ratio_text(c, s)})" for s in c.chosen}
         for c in found
@@ -170,6 +170,12 @@ def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str,
 def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
     rounds = [math.inf if run.arrived is None else run.arrived for run in runs]
     return Standing(method, sum(rounds) / len(rounds), limit)
+
+
+def _constants(best: Standing) -> str:
+    if math.isinf(best.rounds):
+        return f"none: {best}"
+    return f"{best.method.partition('-')[2].replace('-', ', ')}: {best}"
 
 
 def _sortable(ratio: float) -> float:
