@@ -1,6 +1,8 @@
 """The arrows between packages (DESIGN.md), read off the import statements."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,13 @@ def test_nobody_imports_flower() -> None:
 
 def test_every_package_with_arrows_is_there() -> None:
     assert set(ARROWS) <= set(PACKAGES)
+
+
+def test_importing_the_command_line_starts_no_thread_of_torchs() -> None:
+    # A process that forks afterwards, as a fork server does, would leave them behind and wait for them for ever.
+    count = "len(os.listdir('/proc/self/task'))"
+    code = (
+        f"import os, torch, sklearn.datasets; before = {count}; import fedadmm.cli; print({count} - before)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(said) == 0

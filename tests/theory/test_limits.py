@@ -7,10 +7,10 @@ from fedadmm.experiments.paper.analysis import (
     FLOORS,
     LIMIT_CLIENTS,
     LIMIT_RHO,
-    LIMIT_TASK,
     as_analysed,
     gaps_of,
     halves,
+    limit_task,
     thinning,
 )
 from fedadmm.theory import constants
@@ -33,7 +33,7 @@ def test_the_accuracy_of_the_solves_sets_a_floor() -> None:
     for epsilon in (1e-2, 1e-4):
         tail = gaps_of(lambda i, t, epsilon=epsilon: epsilon, halves(250))[-100:]
         floors[epsilon] = float(tail.mean())
-        _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=LIMIT_TASK.smoothness, p_min=0.5)
+        _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=0.5)
         # The theorem's floor is m c_3 epsilon, some hundreds of epsilons; nothing pushes V under a tenth of one.
         assert 0.1 * epsilon < floors[epsilon] <= LIMIT_CLIENTS * c_3 * epsilon
     # On quadratics the state is linear in the errors, and V is quadratic in them.
@@ -66,15 +66,15 @@ def test_remark_2_the_weighted_mean_is_below_its_bound() -> None:
     # Multiply the theorem's step by p^t rather than divide by p_min: the mean of V^t / m, weighted with p^t, is at most
     # c_2 / descent times (L^t0 - f*) over m times the sum of the p^t, from the t0 at which everyone has been seen.
     draws = thinning(400, power=0.5)
-    path = walk(as_analysed(LIMIT_RHO), LIMIT_TASK, theta=torch.zeros(2).double(), draws=draws)
+    path = walk(as_analysed(LIMIT_RHO), limit_task(), theta=torch.zeros(2).double(), draws=draws)
     begin = path.everyone
     weights = torch.arange(begin + 1, len(draws) + 1).double() ** -0.5
     gaps = path.certificate.gap.total[begin:-1]
-    _, c_2, _ = constants(rho=LIMIT_RHO, smoothness=LIMIT_TASK.smoothness, p_min=1.0)
-    room = float(path.certificate.lagrangian[begin]) - lowest_value(LIMIT_TASK)
+    _, c_2, _ = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=1.0)
+    room = float(path.certificate.lagrangian[begin]) - lowest_value(limit_task())
     bound = (
         c_2
-        / descent(rho=LIMIT_RHO, smoothness=LIMIT_TASK.smoothness)
+        / descent(rho=LIMIT_RHO, smoothness=limit_task().smoothness)
         * room
         / (LIMIT_CLIENTS * float(weights.sum()))
     )

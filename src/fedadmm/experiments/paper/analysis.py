@@ -1,6 +1,7 @@
 """The analysis: Lemmas 1 to 3, Theorem 1 and Remark 2, measured on random quadratics (docs/THEORY.md)."""
 
 from collections import defaultdict
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -155,8 +156,6 @@ def theorem_table() -> WorkedOut:
 
 # Four clients with curvatures from 0.55 to 1 (L), each in a round with probability 1/2.
 LIMIT_RHO, LIMIT_CLIENTS = 3.3, 4
-_CURVED = heterogeneous(LIMIT_CLIENTS, 2, seed=0)
-LIMIT_TASK = Quadratics((_CURVED.hessians + torch.eye(2)) / 2, _CURVED.targets)
 FLOORS: dict[str, Accuracy] = {
     "0": lambda i, t: 0.0,
     "1e-6": lambda i, t: 1e-6,
@@ -166,11 +165,18 @@ FLOORS: dict[str, Accuracy] = {
 }
 
 
+@cache
+def limit_task() -> Quadratics:
+    """Return the four clients' quadratics: not on import, as torch would start its threads, which no fork survives."""
+    curved = heterogeneous(LIMIT_CLIENTS, 2, seed=0)
+    return Quadratics((curved.hessians + torch.eye(2)) / 2, curved.targets)
+
+
 def gaps_of(accuracy: Accuracy, draws: list[list[int]]) -> torch.Tensor:
     """Return V^t along a path over the four clients."""
     path = walk(
         as_analysed(LIMIT_RHO),
-        solved_to(LIMIT_TASK, accuracy, seed=1),
+        solved_to(limit_task(), accuracy, seed=1),
         theta=torch.zeros(2, dtype=torch.float64),
         draws=draws,
     )
@@ -194,7 +200,7 @@ def thinning(rounds: int, *, power: float, turns: bool = False) -> list[list[int
 
 def floor_table() -> WorkedOut:
     """Follow V^t for accuracies that stay and that shrink."""
-    _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=LIMIT_TASK.smoothness, p_min=0.5)
+    _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=0.5)
     rows = []
     for name, accuracy in FLOORS.items():
         gaps, floor = gaps_of(accuracy, halves(400)) / LIMIT_CLIENTS, accuracy(0, 1)
