@@ -1,13 +1,14 @@
-"""Fill in REPRODUCTION.md, AUTO.md and CONVEX.md from results/, and THEORY.md by measuring again: `make docs`.
+"""Fill in REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md from results/, THEORY.md by measuring again: `make docs`.
 
-What stands between <!-- reproduce NAME ... --> and <!-- end --> is made again from the published records, or worked
-out on the spot. Pages are checked but for the blocks that take minutes.
+What stands between <!-- reproduce NAME ... --> or <!-- clock --> and <!-- end --> is made again from the published
+records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
 """
 
 import re
 import sys
 from pathlib import Path
 
+import clock
 import convex_tables
 import theory_figures
 
@@ -25,6 +26,7 @@ SHOWN_ROUNDS = 100
 MINUTES = ("lemmas", "theorem1")
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
+CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -63,13 +65,19 @@ def filled(text: str, *, draw: bool) -> str:
         content = block(found[2], small=bool(found[3]), curves=bool(found[4]), draw=draw)
         return f"{found[1]}\n{content}\n{found[5]}"
 
-    return BLOCK.sub(made, text)
+    def timed(found: re.Match[str]) -> str:
+        runs = clock.runs_in(RESULTS)
+        if draw:
+            clock.draw(runs, DOCS / "figures" / "clock.png")
+        return f"{found[1]}\n{clock.tables(runs)}\n{found[2]}"
+
+    return CLOCK_BLOCK.sub(timed, BLOCK.sub(made, text))
 
 
 def main() -> None:
     """Rewrite the pages, or with --check say whether they are up to date."""
     check = "--check" in sys.argv
-    for page in (DOCS / name for name in ("REPRODUCTION.md", "AUTO.md", "THEORY.md", "CONVEX.md")):
+    for page in (DOCS / f"{name}.md" for name in ("REPRODUCTION", "AUTO", "CLOCK", "THEORY", "CONVEX")):
         before = page.read_text()
         after = convex_tables.filled(filled(before, draw=not check))
         if not check:

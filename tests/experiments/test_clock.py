@@ -1,5 +1,7 @@
 """Runs on a simulated clock: it changes when things happen, and what happens only where a deadline says so."""
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,23 @@ def test_hours_come_from_a_file(tmp_path):
 def test_a_mistake_in_a_file_of_hours_is_one_sentence(tmp_path, lines, sentence):
     with pytest.raises(InputError, match=sentence):
         hours_of(tmp_path, *lines)
+
+
+def test_a_run_is_not_resumed_on_other_devices(tmp_path):
+    lines = [f"{client},{client + 1}" for client in range(20)]
+    clock = devices_file(tmp_path, "client,speed", *lines)
+    table = {"rounds": 1, "data": {"num_clients": 20}, "model": {"name": "softmax_regression"}}
+    run(Experiment(**table, engine="serial", clock=clock), out=tmp_path)
+    devices_file(tmp_path, "client,speed", *lines[:-1], "19,100")
+    with pytest.raises(InputError, match=r"devices\.csv .*rounds of the two do not mix"):
+        run(Experiment(**table | {"rounds": 2}, engine="serial", clock=clock), out=tmp_path)
+
+
+def test_the_settings_in_the_documentation_are_settings():
+    text = (Path(__file__).parents[2] / "docs/CLOCK.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    clocks = [Experiment(**tomllib.loads(block)).clock for block in blocks]
+    assert [clock.asynchronous is None for clock in clocks] == [True, False]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

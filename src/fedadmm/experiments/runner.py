@@ -16,6 +16,7 @@ from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.records import Record, has_diverged, round_of_arrival
 from fedadmm.experiments.sinks import OpenSink
+from fedadmm.experiments.traces import digests_of
 from fedadmm.state.disk import DiskStore, Kinds
 from fedadmm.state.memory import MemoryStore
 
@@ -101,7 +102,8 @@ def run(
 
 def identity_of(experiment: Experiment) -> dict[str, str]:
     """Return what the bytes of a run depend on."""
-    return {"experiment": experiment.hash, "fedadmm": version("fedadmm"), "torch": torch.__version__}
+    versions = {"fedadmm": version("fedadmm"), "torch": torch.__version__}
+    return {"experiment": experiment.hash, **versions, **digests_of(experiment.clock)}
 
 
 def has_ended(experiment: Experiment, history: Sequence[Record]) -> bool:

@@ -1,6 +1,7 @@
 """Devices and their hours from CSV files."""
 
 import csv
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -23,6 +24,16 @@ def fleet_of(clock: Clock, *, seed: int, num_clients: int) -> Fleet:
         path = Path(availability.trace)
         hours = read_hours(path, num_clients=num_clients, period=availability.period)
     return Fleet(clock, seed=seed, devices=devices, hours=hours)
+
+
+def digests_of(clock: Clock | None) -> dict[str, str]:
+    """Return what tells the content of a clock's files from another, by their names."""
+    if clock is None:
+        return {}
+    names = (clock.devices, None if clock.availability is None else clock.availability.trace)
+    return {
+        name: hashlib.sha256(Path(name).read_bytes()).hexdigest()[:10] for name in names if name is not None
+    }
 
 
 def read_devices(path: Path, *, num_clients: int) -> dict[str, list[float]]:

@@ -17,7 +17,7 @@ from fedadmm.report.methods import Array, Method, methods_of
 from fedadmm.report.metrics import Metric
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.styles import Style
-from fedadmm.report.table import TEXT_COLUMNS, family_sentence, fastest, report_rows
+from fedadmm.report.table import TEXT_COLUMNS, TIME, family_sentence, fastest, report_rows
 
 AXIS_NAMES = {
     "round": "rounds",
@@ -174,9 +174,8 @@ def _breakable(name: str) -> str:
 
 
 def _heading(key: str, metric: Metric) -> str:
-    return {"rounds": "rounds to target", "upload": "upload to target", "final": f"final {metric.key}"}.get(
-        key, key
-    )
+    known = {key: f"{key} to target" for key in ("rounds", "upload", TIME)} | {"final": f"final {metric.key}"}
+    return known.get(key, key)
 
 
 def _aligned(key: str) -> str:

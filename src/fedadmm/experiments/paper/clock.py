@@ -56,4 +56,4 @@ def cells(size: Size) -> Iterator[Cell]:
             yield Cell(column, experiment)
 
 
-CLOCK = Preset("clock", "A clock: what becomes of the slow, and accuracy against time", cells, small_seeds=1)
+CLOCK = Preset("clock", "A clock: what becomes of the slow, and accuracy against time", cells, small_seeds=3)
