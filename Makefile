@@ -46,8 +46,8 @@ bench-peers: install
 	done
 	cd benchmarks && PYTHONPATH=. ../$(BIN)/python peers/peers.py
 
-# The tables of docs/REPRODUCTION.md, docs/AUTO.md and docs/CLOCK.md, from results/; those of docs/THEORY.md, measured again
-# in some minutes.
+# The tables of docs/REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md, from results/; those of THEORY.md and ALGORITHMS.md,
+# measured again in some minutes.
 docs: install
 	$(BIN)/python docs/build.py
 

@@ -1,4 +1,4 @@
-"""Fill in REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md from results/, THEORY.md by measuring again: `make docs`.
+"""Fill in REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md from results/, the others by measuring: `make docs`.
 
 What stands between <!-- reproduce NAME ... --> or <!-- clock --> and <!-- end --> is made again from the published
 records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
@@ -24,6 +24,7 @@ from fedadmm.report.table import markdown, report_rows
 
 SHOWN_ROUNDS = 100
 MINUTES = ("lemmas", "theorem1")
+PAGES = ("REPRODUCTION.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -75,16 +76,17 @@ def filled(text: str, *, draw: bool) -> str:
 
 
 def main() -> None:
-    """Rewrite the pages, or with --check say whether they are up to date."""
+    """Rewrite the pages, or those that are named, or with --check say whether they are up to date."""
     check = "--check" in sys.argv
-    for page in (DOCS / f"{name}.md" for name in ("REPRODUCTION", "AUTO", "CLOCK", "THEORY", "CONVEX")):
+    names = [name for name in sys.argv[1:] if name in PAGES] or PAGES
+    for page in (DOCS / name for name in names):
         before = page.read_text()
         after = convex_tables.filled(filled(before, draw=not check))
         if not check:
             page.write_text(after)
         elif after != before:
             sys.exit(f"{page.name} is not what results/ and the measurements say: run make docs")
-    if not check:
+    if not check and "THEORY.md" in names:
         theory_figures.draw()
 
 

@@ -11,10 +11,12 @@ from fedadmm.experiments.paper.figure_10 import FIGURE_10, TABLE_6
 from fedadmm.experiments.paper.figure_fedpd import FIGURE_FEDPD
 from fedadmm.experiments.paper.figure_stragglers import FIGURE_STRAGGLERS
 from fedadmm.experiments.paper.preset import Cell, Preset, Size, WorkedOut
+from fedadmm.experiments.paper.related_work import RELATED_WORK
 from fedadmm.experiments.paper.table_1 import TABLE_1
 from fedadmm.experiments.paper.table_3 import TABLE_3
 from fedadmm.experiments.paper.table_4 import FIGURE_7, TABLE_4
 from fedadmm.experiments.paper.table_5 import TABLE_5, TABLE_ACCURACY
+from fedadmm.experiments.paper.table_algorithms import TABLE_ALGORITHMS
 from fedadmm.experiments.paper.table_auto import AUTO
 from fedadmm.experiments.paper.table_messages import TABLE_MESSAGES
 
@@ -22,6 +24,7 @@ PAPER: dict[str, Preset] = {
     preset.name: preset
     for preset in (
         TABLE_1, TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_ACCURACY, TABLE_ADAPTABILITY, TABLE_MESSAGES,
+        TABLE_ALGORITHMS, RELATED_WORK,
         FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_STRAGGLERS,
         AUTO, CLOCK,
         LEMMAS, THEOREM_1, FLOOR, REMARK_2,
