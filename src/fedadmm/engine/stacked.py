@@ -206,7 +206,8 @@ def _rows(field: Any, num_clients: int, like: Any) -> Sequence[Any]:
     if not isinstance(field, torch.Tensor):
         return [field] * num_clients
     if isinstance(like, torch.Tensor):
-        return field.expand(num_clients, *like.shape).unbind() if like.ndim else field.reshape(-1).unbind()
+        # Copies: a row that is kept would keep the whole stack.
+        return torch.unbind_copy(field.expand(num_clients, *like.shape) if like.ndim else field.reshape(-1))
     return field.expand(num_clients, 1).flatten().tolist()
 
 

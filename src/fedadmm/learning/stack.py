@@ -78,7 +78,7 @@ class StackedProblem:
         constant = dual
         if isinstance(rho, torch.Tensor) or rho:
             assert centre is not None
-            constant = -rho * centre if dual is None else dual - rho * centre
+            constant = -rho * centre if dual is None else _less(dual, centre, times=rho)
         weights = self._parts(start)
         constants = None if constant is None else columns(constant, self._model)
         decay = self._local.weight_decay + self._l2
@@ -198,6 +198,13 @@ class _MomentumStep:
         add(self._velocities, 1.0)
         for weights, velocity in zip(self._weights, self._velocities, strict=True):
             weights[:num_clients].add_(velocity[:num_clients], alpha=-self._learning_rate)
+
+
+def _less(vector: Vector, other: Vector, *, times: Scalar) -> Vector:
+    """Return vector - times x other, in one pass where all clients have the same number."""
+    if isinstance(times, torch.Tensor):
+        return vector - times * other
+    return torch.sub(vector, other, alpha=times)
 
 
 def _first(value: Any, num_clients: int) -> Any:
