@@ -1,6 +1,7 @@
 """Options that several commands share, and what they mean."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -66,6 +67,16 @@ def preset_named(name: str) -> Preset:
     if name in PAPER:
         return PAPER[name]
     raise InputError(f"there is no table or figure {name!r}; {near_names(name, PAPER)}")
+
+
+def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[str]:
+    """Return the rows of a preset that were asked for, all if none was."""
+    labels = list(dict.fromkeys(map(str, known)))
+    wanted = labels if algorithms is None else [name.strip() for name in algorithms.split(",")]
+    for name in wanted:
+        if name not in labels:
+            raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
+    return wanted
 
 
 def parse_duration(text: str) -> float:

@@ -8,7 +8,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm.cli_options import BudgetOption, Columns, DataDir, SizeOption, parse_duration, preset_named
+from fedadmm.cli_options import (
+    BudgetOption,
+    Columns,
+    DataDir,
+    SizeOption,
+    parse_duration,
+    preset_named,
+    rows_named,
+)
 from fedadmm.cli_progress import Interruption, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
@@ -96,7 +104,8 @@ def reproduce_command(
     finished = list(play(jobs, places=places, pace=pace, budget=Budget(seconds), run=run))
     done = sum(job.is_done for job in jobs) + len(finished)
     console.print(
-        f"{done} of {len(jobs)} runs are done, {len(finished)} of them now; their records are in {results}"
+        f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"
+        + (f"; their records are in {results}" if done else "")
         + ("" if done == len(jobs) else "; the same command goes on from here"),
         soft_wrap=True,
     )
@@ -162,16 +171,16 @@ def _write_report(preset: Preset, jobs: Iterable[Job], *, results: Path, out: Pa
 
 def presets_table() -> Table:
     """Return every table and figure of the paper with its number of runs and its estimated cost."""
-    table = Table(title="The paper: fedadmm reproduce PRESET [--size small]", title_justify="left")
-    for column, justify in (
-        ("preset", "left"),
-        ("runs", "right"),
-        ("hours", "right"),
-        ("small", "right"),
-        ("hours", "right"),
-        ("what", "left"),
-    ):
-        table.add_column(column, justify=justify, no_wrap=column != "what")  # type: ignore[arg-type]
+    table = Table(
+        title="The paper: fedadmm reproduce PRESET [--size small]",
+        title_justify="left",
+        caption="Runs and hours on this machine, at the paper's size and with --size small.",
+        caption_justify="left",
+    )
+    table.add_column("preset", no_wrap=True)
+    for column in ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("what")
     pace = _pace()
     sizes: tuple[Size, Size] = ("paper", "small")
     for preset in PAPER.values():
@@ -179,9 +188,13 @@ def presets_table() -> Table:
         for size in sizes:
             runs, seeds = [cell.experiment for cell in preset.cells(size)], preset.seeds(size)
             hours = seeds * sum(pace.seconds(run, rounds=run.rounds) for run in runs) / 3600
-            cost += [str(seeds * len(runs) or "-"), f"{hours:.1f}" if runs else "-"]
+            cost += [str(seeds * len(runs) or "-"), _hours_text(hours) if runs else "-"]
         table.add_row(preset.name, *cost, preset.title)
     return table
+
+
+def _hours_text(hours: float) -> str:
+    return "<0.1" if 0 < hours < 0.1 else f"{hours:.1f}"
 
 
 def _pace() -> Pace:
@@ -191,13 +204,7 @@ def _pace() -> Pace:
 
 
 def _rows(jobs: list[Job], algorithms: str | None) -> list[Job]:
-    if algorithms is None:
-        return jobs
-    known = list(dict.fromkeys(job.experiment.label for job in jobs))
-    wanted = [name.strip() for name in algorithms.split(",")]
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"there is no row {name!r}; use {', '.join(map(str, known))}")
+    wanted = rows_named(algorithms, known=(job.experiment.label for job in jobs))
     return [job for job in jobs if job.experiment.label in wanted]
 
 
@@ -231,7 +238,9 @@ def _print_status(by_preset: dict[Preset, list[Job]], pace: Pace) -> None:
 
 
 def _print_worked_out(title: str, worked_out: WorkedOut) -> None:
-    table = Table(*worked_out.columns, title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(worked_out.columns):
+        table.add_column(column, no_wrap=number == 0, overflow="fold")
     for row in worked_out.rows:
         table.add_row(*row)
     console.print(table)

@@ -53,10 +53,11 @@ def run_with_progress(
     interruption: Interruption,
     proceed: Callable[[Record], bool] = lambda record: True,
     sinks: Sequence[OpenSink] = (),
+    tell_refused: bool = True,
 ) -> Run:
     """Run an experiment behind a progress bar with score, target and time left.
 
-    proceed: asked after each round whether to go on.
+    proceed: asked after each round whether to go on. tell_refused: name each client whose update is refused.
     """
     metric = experiment.metric
     target = (
@@ -84,7 +85,7 @@ def run_with_progress(
         def on_round(record: Record) -> bool:
             score = score_text(score_of(record, metric), metric)
             progress.update(task, completed=record.round, score=score and f"{score}{target}")
-            for client in record.refused:
+            for client in record.refused if tell_refused else ():
                 progress.console.print(
                     f"[yellow]{label}: round {record.round} refused client {client}: its update is not finite"
                 )

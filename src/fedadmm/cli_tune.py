@@ -1,7 +1,7 @@
 """The command that finds each method's best learning rate."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from fedadmm.cli_options import (
     SizeOption,
     experiments_of,
     parse_duration,
+    rows_named,
 )
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
@@ -31,6 +32,7 @@ from fedadmm.experiments.paper.methods import LEARNING_RATES
 from fedadmm.experiments.paper.tuned import write_tuned
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.tuning import Trial, grid, search
+from fedadmm.report.gather import TUNING
 
 console = Console()
 
@@ -55,7 +57,8 @@ def tune_command(
     """Find each method's best learning rate on held-out training examples, never on the test examples.
 
     Successive halving: all candidates are trained a little, the better half goes on, twice as far. Every method gets
-    the same number of rounds. What is found is written to OUT/tuned.toml, where `fedadmm reproduce` reads it.
+    the same number of rounds. What is found is written to OUT/tuned.toml, where `fedadmm reproduce` reads it; the
+    candidates' runs are in OUT/tuning, where `fedadmm report` and `fedadmm list` do not look.
 
     Example: fedadmm tune digits --algorithms fedavg,feddyn --rounds 30
     """
@@ -63,8 +66,10 @@ def tune_command(
     if seeds < 1:
         raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
     if plan in PAPER:
+        _refuse(plan, "is fixed by the paper", {"--set": changes})
         experiments = _of_paper(plan, algorithms, columns=columns, size=size)
     else:
+        _refuse(plan, "is no preset of the paper", {"--columns": columns, "--size": size != "paper"})
         experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
     time_left = Budget(None if budget is None else parse_duration(budget))
     interruption = Interruption()
@@ -73,9 +78,10 @@ def tune_command(
         ensure(experiment.data.name, data_dir=data_dir)
         ended = run_with_progress(
             experiment,
-            out=out,
+            out=out / TUNING,
             data_dir=data_dir,
             interruption=interruption,
+            tell_refused=False,
             proceed=lambda record: time_left.has_time_for(record.seconds),
         )
         if ended.status == "interrupted":
@@ -97,31 +103,37 @@ def tune_command(
 
 
 def _table(trials: Sequence[Trial], *, title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in ("values", "rounds trained", "to target", "accuracy"):
+    order = "Sorted by rounds trained, then by rounds to target, then by accuracy."
+    table = Table(title=title, title_justify="left", caption=order, caption_justify="left")
+    columns = ["values", "rounds trained", "to target", "accuracy"]
+    if any(trial.refused for trial in trials):
+        columns.append("refused updates")
+    for column in columns:
         table.add_column(column, justify="left" if column == "values" else "right", no_wrap=True)
     for number, trial in enumerate(trials):
-        table.add_row(*_row(trial), style="bold" if number == 0 else None)
+        table.add_row(*_row(trial)[: len(columns)], style="bold" if number == 0 else None)
     return table
 
 
 def _of_paper(name: str, algorithms: str | None, *, columns: str | None, size: Size) -> list[Experiment]:
-    cells = [cell for cell in PAPER[name].cells(size) if columns is None or cell.column in columns.split(",")]
+    cells = PAPER[name].cells_of(None if columns is None else columns.split(","), size=size)
     unique = {(run.name, run.label): run for cell in cells if (run := cell.tuned_as) is not None}
-    wanted = None if algorithms is None else [label.strip() for label in algorithms.split(",")]
-    found = [run for run in unique.values() if wanted is None or run.label in wanted]
-    if not found:
-        raise InputError(
-            f"nothing of {name} is tuned for columns={columns} and algorithms={algorithms}; "
-            f"the columns are {', '.join(dict.fromkeys(cell.column for cell in PAPER[name].cells(size)))}"
-        )
-    return found
+    if not unique:
+        raise InputError(f"nothing of {name} is tuned: its values are given; use `fedadmm reproduce {name}`")
+    wanted = rows_named(algorithms, known=(run.label for run in unique.values()))
+    return [run for run in unique.values() if run.label in wanted]
 
 
-def _row(trial: Trial) -> tuple[str, str, str, str]:
+def _refuse(plan: str, reason: str, options: Mapping[str, object]) -> None:
+    for option, value in options.items():
+        if value:
+            raise InputError(f"{plan} {reason}, so {option} means nothing here; leave it out")
+
+
+def _row(trial: Trial) -> tuple[str, ...]:
     values = ", ".join(f"{key} {value:g}" for key, value in trial.values.items())
     arrival = "-" if math.isinf(trial.arrival) else f"{trial.arrival:.1f}"
-    return values, str(trial.rounds), arrival, f"{trial.accuracy:.3f}"
+    return values, str(trial.rounds), arrival, f"{trial.accuracy:.3f}", str(trial.refused)
 
 
 def _numbers(text: str) -> list[float]:

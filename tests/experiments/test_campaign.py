@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from commands import fedadmm
 from fedadmm.algorithms import FedAvg, FedDyn
+from fedadmm.cli import app
+from fedadmm.cli_paper import _hours_text
 from fedadmm.data.sources import MNIST
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
@@ -172,3 +175,24 @@ def test_list_shows_every_table_and_figure_with_runs_and_hours(tmp_path):
     row = next(line for line in listed.stdout.splitlines() if " table3 " in line).split("│")
     assert row[2].strip() == "400"  # 8 columns, 10 methods, 5 seeds
     assert float(row[3]) > 100
+    assert "with --size small" in listed.stdout
+
+
+@pytest.mark.parametrize(("hours", "text"), [(0.0, "0.0"), (0.001, "<0.1"), (0.1, "0.1"), (598.4, "598.4")])
+def test_what_takes_minutes_is_not_said_to_take_no_hours(hours, text):
+    assert _hours_text(hours) == text
+
+
+def test_a_narrow_terminal_cuts_no_name(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = CliRunner().invoke(app, ["reproduce", "table_messages"]).stdout
+    assert "fedadmm_participation" in shown
+    assert "…" not in shown
+    assert "Unprinted table" in shown
+
+
+def test_results_are_named_only_if_there_are_some(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedadmm.cli_paper.play", lambda jobs, **options: [])
+    places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    shown = CliRunner().invoke(app, ["reproduce", "figure9", "--size", "small", *places]).stdout
+    assert "0 of 8 runs are done, 0 of them now; the same command goes on from here" in shown

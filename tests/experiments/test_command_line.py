@@ -63,13 +63,23 @@ def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_ex
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
+    assert "Sorted by rounds trained, then by rounds to target, then by accuracy." in done.stdout
+    assert "refused client" not in done.stderr
     lines = [line for line in done.stdout.splitlines() if "learning_rate" in line]
     assert "learning_rate 0.1 " in lines[0]
     assert "learning_rate 1e+38 " in lines[1]
+    refused = [line.split("│")[5].strip() for line in lines]
+    records = [r for f in (tmp_path / "t/tuning").iterdir() for r in read_rounds(f)]
+    assert refused == ["0", str(sum(len(record["refused"]) for record in records))]
+    assert int(refused[1]) >= 10  # at least all clients of the round in which it diverged
     assert tomllib.loads((tmp_path / "t/tuned.toml").read_text()) == {
         "digits": {"fedavg": {"learning_rate": 0.1}}
     }
-    assert all("validation = 0.2" in f.read_text() for f in (tmp_path / "t").glob("*/experiment.toml"))
+    candidates = [f.read_text() for f in (tmp_path / "t").rglob("experiment.toml")]
+    assert ["validation = 0.2" in text for text in candidates] == [True, True]
+    assert "none in t" in fedadmm("list", "--out", "t", cwd=tmp_path).stdout
+    assert "there is no run in t" in fedadmm("report", "t", cwd=tmp_path).stderr
+    assert fedadmm("report", "t/tuning", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -86,6 +96,12 @@ def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_ex
         (["compare", "digits", "--algorithms", "fedfoo"], "there is no variant or algorithm 'fedfoo'"),
         (["show", "nowhere"], "is no run folder"),
         (["tune", "digits", "--rates", "fast"], "rates='fast' is no list of numbers"),
+        (["tune", "digits", "--columns", "mnist_100/iid"], "so --columns means nothing here; leave it out"),
+        (["tune", "digits", "--size", "small"], "so --size means nothing here; leave it out"),
+        (["tune", "table3", "--set", "rounds=3"], "so --set means nothing here; leave it out"),
+        (["tune", "table3", "--columns", "foo"], "table3 has no column 'foo'; use mnist_100/iid"),
+        (["tune", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'; use fedadmm"),
+        (["tune", "table6"], "nothing of table6 is tuned: its values are given"),
         (["reproduce", "table33"], "did you mean table3"),
         (["reproduce", "table3", "--budget", "soon"], "budget='soon' is no duration; write 2h"),
         (["reproduce", "table3", "--columns", "mnist"], "table3 has no column 'mnist'; use mnist_100/iid"),

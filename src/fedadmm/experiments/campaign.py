@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.pace import Pace
@@ -66,16 +65,8 @@ def jobs_of(
     released: bool = False,
 ) -> list[Job]:
     """Return the runs of a preset, each once for each seed."""
-    cells = preset.cells(size)
-    known = list(dict.fromkeys(cell.column for cell in cells))
-    wanted = known if columns is None else list(columns)
-    for column in wanted:
-        if column not in known:
-            raise InputError(f"{preset.name} has no column {column!r}; use {', '.join(known)}")
     jobs = []
-    for cell in cells:
-        if cell.column not in wanted:
-            continue
+    for cell in preset.cells_of(columns, size=size):
         if released:
             changed = as_released(cell)
             if changed is None:

@@ -21,6 +21,7 @@ class Trial:
     rounds: int
     arrival: float  # mean round of arrival over seeds, infinite if one never arrived
     accuracy: float  # mean over seeds and the last fifth of the rounds; 0 where a run diverged
+    refused: int  # updates that were not finite, over all seeds
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -89,12 +90,13 @@ def _trial(
         stop_at_target=False,
         data=experiment.data.replace(validation=VALIDATION),
     )
-    arrivals, accuracies = [], []
+    arrivals, accuracies, refused = [], [], 0
     for seed in seeds:
         history, diverged = run(base.replace(seed=seed))
         arrivals.append(round_of_arrival(history[:rounds], experiment.target) or math.inf)
         accuracies.append(0.0 if diverged else _last_accuracy(history[:rounds]))
-    return Trial(values, rounds, sum(arrivals) / len(seeds), sum(accuracies) / len(seeds))
+        refused += sum(len(record.refused) for record in history[:rounds])
+    return Trial(values, rounds, sum(arrivals) / len(seeds), sum(accuracies) / len(seeds), refused)
 
 
 def _last_accuracy(history: list[Record]) -> float:

@@ -10,6 +10,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.report.methods import flat, without_repeats
 from fedadmm.report.runs import RunData, read_run
 
+TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named
+
 
 class Gathered(NamedTuple):
     """The runs that were found, and a sentence for each folder that was left out."""
@@ -84,4 +86,5 @@ def _run_folders(path: Path) -> Iterator[Path]:
         yield path
         return
     for child in children:
-        yield from _run_folders(child)
+        if child.name != TUNING:
+            yield from _run_folders(child)

@@ -29,4 +29,4 @@ def cells(size: Size) -> Iterator[Cell]:
             )
 
 
-FIGURE_STRAGGLERS = Preset("figure_stragglers", "Hidden figure: a share of the clients is slow", cells)
+FIGURE_STRAGGLERS = Preset("figure_stragglers", "Unprinted figure: a share of the clients is slow", cells)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
 
 Size = Literal["paper", "small"]
@@ -67,6 +68,16 @@ class Preset:
                 cell = cell._replace(rounds=None, accuracy=None)
             unique.setdefault((cell.column, cell.experiment.label), cell)
         return list(unique.values())
+
+    def cells_of(self, columns: Iterable[str] | None, *, size: Size) -> list[Cell]:
+        """Return the runs of some columns, or of all."""
+        cells = self.cells(size)
+        known = list(dict.fromkeys(cell.column for cell in cells))
+        wanted = known if columns is None else list(columns)
+        for column in wanted:
+            if column not in known:
+                raise InputError(f"{self.name} has no column {column!r}; use {', '.join(known)}")
+        return [cell for cell in cells if cell.column in wanted]
 
     def seeds(self, size: Size) -> int:
         """Return over how many seeds the results are averaged: the paper has five."""

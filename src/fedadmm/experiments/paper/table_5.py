@@ -1,6 +1,6 @@
 """Table V, and a table that the source hides: FedADMM with a constant rho against FedProx with three.
 
-Table V has rounds to the target, the hidden one the accuracy after 100 rounds. The paper does not name E and B
+Table V has rounds to the target, the unprinted one the accuracy after 100 rounds. The paper does not name E and B
 here; its FedADMM figures for 200 clients of FMNIST are those of the adaptability table, E = 10 and B = 50.
 """
 
@@ -47,5 +47,5 @@ def cells(size: Size) -> Iterator[Cell]:
 
 TABLE_5 = Preset("table5", "Table V: rounds to the target, FedADMM and FedProx against rho", cells)
 TABLE_ACCURACY = Preset(
-    "table_accuracy", "Hidden table: the accuracy of Table V's runs after 100 rounds", cells
+    "table_accuracy", "Unprinted table: the accuracy of Table V's runs after 100 rounds", cells
 )

@@ -1,4 +1,4 @@
-"""A table that the source hides: floats in a message and in storage, counted from the types, in model sizes d."""
+"""A table of the source that is not in print: floats in a message and in storage, counted from the types, in d."""
 
 import torch
 
@@ -37,4 +37,4 @@ def _sizes(message: Message) -> str:
     return {0: "0", 1: "d"}.get(sizes, f"{sizes}d")
 
 
-TABLE_MESSAGES = Preset("table_messages", "Hidden table: message size and storage", table=table)
+TABLE_MESSAGES = Preset("table_messages", "Unprinted table: message size and storage", table=table)
