@@ -2,15 +2,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-install: .venv/installed
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 
+install: .venv/installed-dev
+
+# The package alone, which is all that the demo needs.
 .venv/installed: pyproject.toml constraints.txt
+	@echo "Installing the package into .venv: this takes some minutes."
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(INSTALL) .
+	touch $@
+
+# What the tests need on top of it.
+.venv/installed-dev: .venv/installed
+	@echo "Installing what the tests need into .venv: this takes some minutes more."
+	$(INSTALL) ".[dev]"
 	touch $@
 
 # FedADMM against its peers on scikit-learn's digits: a table, a picture, the run folders, and demo/report.html.
-demo: install
+demo: .venv/installed
 	$(BIN)/fedadmm compare digits --out demo
 
 # Lint, format, types, every test, and then, with nothing beside it, a real SuperLink whose SuperNodes are killed.

@@ -54,6 +54,15 @@ def test_make_demo_prints_a_table_and_draws_its_picture(tmp_path):
     assert (tmp_path / "demo/digits.md").read_text().count("fedadmm") == 3
 
 
+@pytest.mark.parametrize(("target", "extras"), [("demo", ["."]), ("install", [".", '".[dev]"'])])
+def test_the_demo_installs_the_package_alone(target, extras):
+    recipe = subprocess.run(
+        ["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert [line.rpartition(" ")[2] for line in recipe if "pip install" in line] == extras
+    assert sum("some minutes" in line for line in recipe) == len(extras)
+
+
 def test_documents_name_no_file_that_is_not_there():
     for page in ROOT.glob("*.md"):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
