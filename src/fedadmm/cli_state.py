@@ -14,8 +14,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.experiments.build import simulation_of
 from fedadmm.experiments.check import check_run
 from fedadmm.experiments.folder import RunFolder, StoredModel
-from fedadmm.experiments.simulation import kinds_of
-from fedadmm.state.disk import DiskStore
+from fedadmm.state.disk import DiskStore, kinds_of
 
 console = Console()
 

@@ -17,8 +17,7 @@ from fedadmm.experiments.check import check_run, findings
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.runner import run
-from fedadmm.experiments.simulation import kinds_of
-from fedadmm.state.disk import DiskStore
+from fedadmm.state.disk import DiskStore, kinds_of
 from fedadmm.state.pages import read_layout
 from methods import METHODS
 from worlds import quadratic_world

@@ -11,9 +11,10 @@ from torch import nn
 from fedadmm.algorithms import FedADMM, FedAvg, Scaffold
 from fedadmm.core.algorithm import Turnout
 from fedadmm.core.errors import InputError
+from fedadmm.experiments.clients import ClientScores
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulate import Result, simulate
-from fedadmm.experiments.simulation import ClientScores, Simulation
+from fedadmm.experiments.simulation import Simulation
 from fedadmm.learning.local import Local
 from play import Watched
 from worlds import made, network, some_data

@@ -16,8 +16,7 @@ from make_format import EXPERIMENT
 from fedadmm.experiments import runner
 from fedadmm.experiments.check import findings
 from fedadmm.experiments.experiment import Experiment
-from fedadmm.experiments.simulation import kinds_of
-from fedadmm.state.disk import DiskStore
+from fedadmm.state.disk import DiskStore, kinds_of
 from fedadmm.state.file import FORMAT
 
 WRITTEN = Path(__file__).parent / f"format_{FORMAT}"

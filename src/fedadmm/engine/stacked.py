@@ -5,7 +5,6 @@ otherwise than in the serial engine, so results agree to rounding, not to the bi
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -14,6 +13,7 @@ from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.messages import is_finite
 from fedadmm.core.round import Assignment, Buffers, Effort, Visit
 from fedadmm.core.store import Store
+from fedadmm.core.threads import threads
 from fedadmm.engine.serial import SerialEngine, Task
 from fedadmm.engine.shared import probe_upload
 
@@ -113,7 +113,7 @@ class StackedEngine:
             algorithm.receive(download, state) if assignment.hears else state
             for assignment, state in zip(problem.assignments, states, strict=True)
         ]
-        with _threads(self._num_threads):
+        with threads(self._num_threads):
             before = stacked(received, like=download.theta)
             upload, after = algorithm.client_update(download, before, problem)
             finite = _finite_rows((*upload, *after), len(clients))
@@ -137,17 +137,6 @@ class StackedEngine:
             )
             for assignment, own, effort, state, ok in rows
         }
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Run torch on so many threads."""
-    usual = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(usual)
 
 
 def _carried(visits: Sequence[Visit]) -> list[Visit]:
@@ -207,7 +196,9 @@ def _rows(field: Any, num_clients: int, like: Any) -> Sequence[Any]:
         return [field] * num_clients
     if isinstance(like, torch.Tensor):
         # Copies: a row that is kept would keep the whole stack.
-        return torch.unbind_copy(field.expand(num_clients, *like.shape) if like.ndim else field.reshape(-1))
+        rows = field.expand(num_clients, *like.shape) if like.ndim else field.reshape(-1)
+        copies: Sequence[Any] = torch.unbind_copy(rows)  # type: ignore[assignment, func-returns-value]
+        return copies
     return field.expand(num_clients, 1).flatten().tolist()
 
 

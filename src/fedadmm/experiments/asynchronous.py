@@ -5,8 +5,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errands import Schedule
 from fedadmm.core.round import Assignment, Buffers, Visit
-from fedadmm.core.schedule import Schedule
 from fedadmm.core.timing import Rounds, Took
 from fedadmm.engine import Engine
 

@@ -18,11 +18,11 @@ from fedadmm.core.books import imbalance
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Progress
 from fedadmm.experiments.build import data_of
+from fedadmm.experiments.clients import client_weights
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.records import Record
-from fedadmm.experiments.simulation import client_weights, kinds_of
-from fedadmm.state.disk import DiskStore
+from fedadmm.state.disk import DiskStore, kinds_of
 
 
 class Finding(NamedTuple):

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, Message
 from fedadmm.core.clock import Clock
+from fedadmm.core.errands import Schedule
 from fedadmm.core.errors import InputError
 from fedadmm.core.faults import Faults
 from fedadmm.core.messages import num_bytes
 from fedadmm.core.participation import Participation, Uniform
 from fedadmm.core.round import Assignment, Buffers, Progress
-from fedadmm.core.schedule import Schedule
 from fedadmm.core.store import Store
 from fedadmm.core.timing import Rounds, TimedRounds, Timing
 from fedadmm.experiments.asynchronous import AsynchronousRounds, Sent

@@ -19,8 +19,8 @@ from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
 from fedadmm.engine import EngineName
 from fedadmm.experiments.certificate import CertificateSettings
+from fedadmm.experiments.clients import Weighting
 from fedadmm.experiments.records import MetricName
-from fedadmm.experiments.simulation import Weighting
 from fedadmm.learning.local import Local
 
 

@@ -11,8 +11,9 @@ from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
+from fedadmm.experiments.clients import ClientScores
 from fedadmm.experiments.records import Record
-from fedadmm.experiments.simulation import ClientScores, Simulation
+from fedadmm.experiments.simulation import Simulation
 from fedadmm.learning.local import Local
 from fedadmm.learning.models import ModelFunction
 from fedadmm.learning.task import FederatedData

@@ -1,14 +1,11 @@
 """A federated run, round by round, on objects rather than names."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -22,9 +19,11 @@ from fedadmm.core.round import Assignment, Progress, run_round
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.silence import check_silence, hearing, who_computes
 from fedadmm.core.store import Store
+from fedadmm.core.threads import one_thread
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
 from fedadmm.experiments.certificate import CertificateSettings, Certifier, check_certifiable
+from fedadmm.experiments.clients import ClientScores, Weighting, client_weights, weight_in
 from fedadmm.experiments.clocked import clockwork_of, rounds_on
 from fedadmm.experiments.demands import check_everyone, check_model
 from fedadmm.experiments.records import MetricName, Record, has_diverged
@@ -33,40 +32,10 @@ from fedadmm.learning.flat import independent_copy
 from fedadmm.learning.local import Local
 from fedadmm.learning.models import ModelFunction, build
 from fedadmm.learning.task import FederatedData, LearningTask
-from fedadmm.state.disk import Kinds
+from fedadmm.state.disk import Kinds, kinds_of
 from fedadmm.state.memory import MemoryStore
 
-Weighting = Literal["equal", "examples"]
 OpenStore = Callable[[Kinds, Vector], Store]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread, so that sums do not depend on the machine, and leave its random state alone."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@dataclass(frozen=True)
-class ClientScores:
-    """A metric on every client's own examples."""
-
-    values: npt.NDArray[np.float64]  # [client]
-
-    @property
-    def mean(self) -> float:
-        """The mean over clients, each counting the same."""
-        return float(self.values.mean())
-
-    @property
-    def worst_decile(self) -> float:
-        """The mean over the tenth of the clients that fare worst."""
-        return float(np.sort(self.values)[: max(1, len(self.values) // 10)].mean())
 
 
 class Simulation:
@@ -110,7 +79,7 @@ class Simulation:
                 'engine="ray" keeps no state from before a lost reply; use "workers" with faults'
             )
         self.weights = weights = client_weights(weighting, data)
-        self._weight = partial(_weight_in, weights)
+        self._weight = partial(weight_in, weights)
         self._registered = float(data.num_clients if weights is None else weights.sum())
         has_classes = not data.client(0).targets.is_floating_point()
         metrics = {**({"accuracy": accuracy} if has_classes else {}), **(metrics or {})}
@@ -306,22 +275,6 @@ class Simulation:
         state = self._store.get(client)
         own = None if state is None else self.algorithm.own_model(state)
         return self.theta if own is None else own
-
-
-def kinds_of(algorithm: Algorithm[Any, Any, Any], theta: Vector) -> Kinds:
-    """Return the types of an algorithm's server and clients."""
-    return type(algorithm.init_server(theta)), type(algorithm.init_client(theta))
-
-
-def client_weights(weighting: Weighting, data: FederatedData) -> npt.NDArray[np.float64] | None:
-    """Return the weight of each client, None if all weigh 1."""
-    if weighting not in ("equal", "examples"):
-        raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
-    return None if weighting == "equal" else data.num_examples.astype(np.float64)
-
-
-def _weight_in(weights: npt.NDArray[np.float64] | None, client: int) -> float:
-    return 1.0 if weights is None else float(weights[client])
 
 
 def _module(model: str | nn.Module | ModelFunction, data: FederatedData, *, seed: int) -> nn.Module:

@@ -13,9 +13,9 @@ from fedadmm.core.delivery import Request, answered, settled
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, visit_client
 from fedadmm.core.seeds import torch_seed
+from fedadmm.core.threads import one_thread
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.experiments.folder import RunFolder
-from fedadmm.experiments.simulation import one_thread
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import Form, Parcel, WrongFormError, make_wire
 from fedadmm.learning.evaluation import Loss, Metric

@@ -11,8 +11,8 @@ from torch.nn import functional
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import Buffers
 from fedadmm.core.seeds import torch_seed
+from fedadmm.core.threads import one_thread
 from fedadmm.data.examples import as_examples
-from fedadmm.experiments.simulation import one_thread
 from fedadmm.flower.checkpoint import Checkpoint
 from fedadmm.flower.node import ModelFunction
 from fedadmm.flower.settings import FederationSettings

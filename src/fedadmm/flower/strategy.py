@@ -16,8 +16,8 @@ from fedadmm.core.delivery import NONE, Collection
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import Buffers, Progress, Tally, Visit, run_round
 from fedadmm.core.seeds import stream
+from fedadmm.core.threads import one_thread
 from fedadmm.experiments.records import Record
-from fedadmm.experiments.simulation import one_thread
 from fedadmm.flower.checkpoint import Checkpoint
 from fedadmm.flower.replies import aggregated_by, reply_of, visit_of
 from fedadmm.flower.roster import Roster, reason

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fedadmm.core.algorithm import Message, Vector
+from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, Progress
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
@@ -21,6 +21,11 @@ from fedadmm.state.opening import checked_about, checked_layout
 
 Kinds = tuple[type[Any], type[Any]]  # an algorithm's Server and Client
 PROGRESS = b"progress after "  # and a round: what clients that are still at work were sent
+
+
+def kinds_of(algorithm: Algorithm[Any, Any, Any], theta: Vector) -> Kinds:
+    """Return the types of an algorithm's server and clients."""
+    return type(algorithm.init_server(theta)), type(algorithm.init_client(theta))
 
 
 class DiskStore:

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from fedadmm.core.clock import Asynchronous, Clock
 from fedadmm.core.delivery import NONE, Journal, Request, answered
+from fedadmm.core.errands import Schedule
 from fedadmm.core.errors import InputError
 from fedadmm.core.fleet import Fleet
 from fedadmm.core.round import Assignment
-from fedadmm.core.schedule import Schedule
 from fedadmm.core.timing import Timing
 
 
