@@ -144,7 +144,8 @@ def compare_command(
     axes = (ROUNDS, SIMULATED if SIMULATED in axes_of(methods) else BYTES)
     figure = accuracy_figure(methods, title=title, axes=axes, width=12)
     save_figure(figure, picture)
-    page = write_page([Section(title, runs, remark)], out / "report.html", title=first.name)
+    heading = title.removeprefix(f"{first.name}, ")  # the page's own says the name
+    page = write_page([Section(heading, runs, remark)], out / "report.html", title=first.name)
     console.print(
         f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}\nReport: {page}",
         soft_wrap=True,

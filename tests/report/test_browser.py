@@ -158,6 +158,12 @@ def test_a_narrow_screen_need_not_scroll_sideways_and_the_colours_follow_the_sch
         assert driver.execute_script("return document.documentElement.scrollWidth") == 390
         ink = driver.execute_script("return document.querySelector('.plot .xtitle').style.fill")
         assert ink == {"light": "rgb(28, 30, 33)", "dark": "rgb(230, 232, 235)"}[scheme]
+        swatch = "return document.querySelector('tbody th svg').getBoundingClientRect().width"
+        assert driver.execute_script(swatch) >= 16
+        edge = "return getComputedStyle(document.querySelector('.table')).backgroundImage"
+        assert {"light": "rgba(0, 0, 0, 0.3)", "dark": "rgba(255, 255, 255, 0.3)"}[
+            scheme
+        ] in driver.execute_script(edge)
     finally:
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -61,9 +61,12 @@ def test_each_method_is_held_against_the_best_of_the_others(tmp_path):
 
 
 def test_the_family_is_told_by_the_algorithm_not_by_the_label(tmp_path):
-    ours = runs_of(tmp_path, [0.6], label="ours", algorithm="fedadmm_released", rounds=1)
-    theirs = runs_of(tmp_path, [0.1], label="fedadmm_like", algorithm="fedavg", rounds=1)
-    assert [method.is_fedadmm for method in methods_of([*ours, *theirs])] == [True, False]
+    ours = runs_of(tmp_path, [0.1, 0.6], label="ours", algorithm="fedadmm_auto", rounds=2)
+    theirs = runs_of(tmp_path, [0.6], label="fedadmm_like", algorithm="fedavg", rounds=1)
+    released = runs_of(tmp_path, [0.6], label="fedadmm_released", algorithm="fedadmm_released", rounds=1)
+    methods = methods_of([*ours, *theirs, *released])
+    assert [method.is_fedadmm for method in methods] == [True, False, False]
+    assert "Best form of FedADMM: ours arrived in 2 rounds" in family_sentence(methods)
 
 
 def test_methods_of_one_label_are_named_after_what_differs(tmp_path):
@@ -97,6 +100,19 @@ def test_the_papers_figure_stands_beside_ours(tmp_path):
     rows = report_rows(methods_of(runs), published=lambda run: figures.get(run.label))
     assert [row[PAPER] for row in rows] == ["33", "100+", ""]
     assert PAPER not in report_rows(methods_of(runs))[0]
+
+
+def test_methods_of_the_demo_differ_in_colour():
+    demo = [
+        "fedadmm_printed",
+        "fedadmm_recommended",
+        "fedadmm_released",
+        "feddyn",
+        "fedavg",
+        "fedprox",
+        "scaffold",
+    ]
+    assert len({style_of(label).colour for label in [*demo, "fedsgd"]}) == 8
 
 
 def test_a_method_has_one_style_everywhere_and_an_unknown_label_a_stable_one():

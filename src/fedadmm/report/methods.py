@@ -77,10 +77,9 @@ class Method:
 
     @property
     def is_fedadmm(self) -> bool:
-        """Whether the method is FedADMM in any of its forms."""
-        return (
-            str(self.runs[0].experiment["algorithm"]["name"]).rpartition(":")[2].lower().startswith("fedadmm")
-        )
+        """Whether the method is FedADMM in any of its forms; the released code is another algorithm."""
+        name = str(self.runs[0].experiment["algorithm"]["name"]).rpartition(":")[2].lower()
+        return name.startswith("fedadmm") and not name.endswith("released")
 
     @cached_property
     def has_clock(self) -> bool:

@@ -15,6 +15,10 @@ BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE, GREY = PALETTE = (
     "#767676",
 )
 
+OLIVE = (
+    "#999933"  # of Paul Tol's palette for the colour-blind; no colour of methods that the table does not know
+)
+
 Dash = tuple[int, ...]  # lengths of line and gap in turn; () is a solid line
 SOLID, DASHED, DOTTED, DASH_DOT, LONG = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2), (12, 3))
 
@@ -30,14 +34,14 @@ class Style(NamedTuple):
         return Style(self.colour, DASHES[(DASHES.index(self.dash) + times) % len(DASHES)])
 
 
-# The blues are FedADMM, vermilion the other primal-dual methods.
+# The blues are FedADMM, vermilion the other primal-dual methods; the released code is another algorithm.
 STYLES = {
     "fedadmm": Style(BLUE, SOLID),
     "fedadmm_printed": Style(BLUE, DASHED),
     "fedadmm_participation": Style(BLUE, DOTTED),
     "fedadmm_recommended": Style(SKY, SOLID),
     "fedadmm_seen": Style(SKY, DASHED),
-    "fedadmm_released": Style(SKY, DASH_DOT),
+    "fedadmm_released": Style(OLIVE, DASH_DOT),
     "feddyn": Style(VERMILION, SOLID),
     "fedpd": Style(VERMILION, DASHED),
     "fedavg": Style(GREEN, SOLID),
