@@ -1,6 +1,9 @@
 """Every algorithm of the table as it comes, and every choice that one offers."""
 
+from collections.abc import Collection, Iterable
 from typing import Any
+
+import pytest
 
 from fedadmm.algorithms import (
     ALGORITHMS,
@@ -58,3 +61,9 @@ METHODS: dict[str, Algorithm[Any, Any, Any]] = {
 }
 # A network has no use for Newton steps, and a stack of clients no Hessians.
 ON_NETWORKS = {name: method for name, method in METHODS.items() if not method.second_order}
+PLAIN = ("fedadmm", "fedadmm, seen, global", "feddyn", "scaffold", "feddyn_auto", "fedpd")
+
+
+def mostly_slow(names: Iterable[str], *, plain: Collection[str] = PLAIN) -> list[Any]:
+    """Return the names as parameters of a test that takes a second each: slow, but for some of every kind."""
+    return [name if name in plain else pytest.param(name, marks=pytest.mark.slow) for name in names]

@@ -17,7 +17,7 @@ from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackedEngine
 from fedadmm.learning import sgd, stack
 from fedadmm.state.memory import MemoryStore
-from methods import ON_NETWORKS
+from methods import ON_NETWORKS, mostly_slow
 from play import identical
 from worlds import learning_task, made, some_data
 
@@ -89,7 +89,7 @@ def assert_agree(method: Algorithm, make: Make = mlp, *, rounds: int = 20, **opt
         assert ours.client_loss == pytest.approx(right.client_loss, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ON_NETWORKS)
+@pytest.mark.parametrize("name", mostly_slow(ON_NETWORKS))
 @pytest.mark.parametrize(("make", "weighting"), [(softmax_regression, "equal"), (mlp, "examples")])
 def test_stacked_agrees_with_serial_over_20_rounds(name: str, make: Make, weighting: str) -> None:
     assert_agree(ON_NETWORKS[name], make, weighting=weighting)

@@ -16,7 +16,7 @@ from fedadmm import FedADMM, FedAvg, InputError, Local, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.engine.pool import Pool
 from fedadmm.engine.workers import WorkersEngine
-from methods import ON_NETWORKS
+from methods import ON_NETWORKS, mostly_slow
 from play import identical
 from small_runs import outcome, simulation_of
 
@@ -29,7 +29,7 @@ def _outcome(simulation: Simulation) -> Any:
     return outcome(simulation, rounds=3)
 
 
-@pytest.mark.parametrize("name", ON_NETWORKS)
+@pytest.mark.parametrize("name", mostly_slow(ON_NETWORKS))
 def test_two_workers_give_the_bytes_of_one_process(name: str) -> None:
     serial = _outcome(_simulation(ON_NETWORKS[name], engine="serial"))
     assert identical(_outcome(_simulation(ON_NETWORKS[name], engine="workers", workers=2)), serial)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
 from fedadmm.flower import roster
-from methods import ON_NETWORKS
+from methods import ON_NETWORKS, mostly_slow
 
 
 def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -48,7 +48,9 @@ def random_fate(seed: int) -> Fate:
     return lambda message: generator.choice(fates) if message.metadata.message_type == "train" else "arrives"
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name in ON_NETWORKS and name != "fedpd"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(name for name in ALGORITHMS if name in ON_NETWORKS and name != "fedpd")
+)
 def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name, fraction_train=0.75)
     with server_of(config) as strategy:
@@ -86,7 +88,9 @@ def test_clients_that_compute_unasked_are_refused(tmp_path: Path) -> None:
         strategy_of(config_of(tmp_path, algorithm__name="fedpd"))
 
 
-@pytest.mark.parametrize("name", ["fedadmm", "feddyn", "scaffold", "fedadmm_released"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["fedadmm", "feddyn", "scaffold", "fedadmm_released"], plain=["fedadmm"])
+)
 def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name)
     grid = grid_of(config, fate=random_fate(1))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
 from laws.conftest import ON_A_NETWORK
-from methods import METHODS
+from methods import METHODS, mostly_slow
 from nodes import Federation
 from play import identical
 from worlds import NUM_CLIENTS, WORLDS, World
@@ -68,7 +68,7 @@ def hold_the_law(name: str, world: World, rounds: list[Any], restores: list[Any]
     assert_lossless(federation, METHODS[name], world, restored=bool(restores))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", mostly_slow(METHODS))
 @given(rounds=ROUNDS, restores=RESTORES)
 def test_any_history_is_the_lossless_one_without_the_clients_that_did_not_count(
     name: str, rounds: list[Any], restores: list[Any]

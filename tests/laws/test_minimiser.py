@@ -110,7 +110,12 @@ def _stays(play: Play) -> bool:
 )
 @pytest.mark.parametrize(
     "algorithm",
-    [FedADMMAuto(), FedADMMAuto(start="local"), FedDynAuto(), FedDynAuto(over="all")],
+    [
+        FedADMMAuto(),
+        FedDynAuto(),
+        pytest.param(FedADMMAuto(start="local"), marks=pytest.mark.slow),
+        pytest.param(FedDynAuto(over="all"), marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_auto_reaches_the_minimiser(algorithm: Algorithm, solver: dict) -> None:
