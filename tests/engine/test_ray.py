@@ -66,7 +66,7 @@ def mean_of(messages: Iterable[Any], assigned: Iterable[Assignment], weight: Any
 
 def within(bound: float, ours: Any, theirs: Any, size: Any) -> bool:
     """Return whether two messages differ, in every coordinate, by at most `bound` times the size there."""
-    rows = zip(ours, theirs, size, strict=True)
+    rows = [map(torch.as_tensor, row) for row in zip(ours, theirs, size, strict=True)]
     return all(bool(((our - their).abs() <= bound * large).all()) for our, their, large in rows)
 
 
@@ -77,7 +77,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ON_NETWORKS)
+@pytest.mark.parametrize("name", [name for name, method in ON_NETWORKS.items() if method.silence is None])
 def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayHere) -> None:
     method = Recorded(ON_NETWORKS[name])
     ours = ray_run(method)
@@ -93,7 +93,9 @@ def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayH
         record = ours.advance()
 
         assert identical({client: ours._store.get(client) for client in beside.staged}, beside.staged)
-        assert {key: getattr(record, key) for key in tally._asdict()} == tally._asdict()
+        same = {key: value for key, value in tally._asdict().items() if key != "achieved"}
+        assert {key: getattr(record, key) for key in same} == same
+        assert tally.achieved == {}
         (serial_mean, serial_turnout), (mean, turnout) = method.given[-2:]
         assert turnout == serial_turnout
         size = mean_of((tuple(map(abs, visit.upload)) for visit in visits), assigned, weight)
