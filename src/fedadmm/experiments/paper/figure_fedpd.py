@@ -31,4 +31,4 @@ def _cell(cell: Cell) -> Cell:
     return cell._replace(experiment=experiment, tuned_as=None)
 
 
-FIGURE_FEDPD = Preset("figure_fedpd", "Hidden figure: FedADMM against FedPD", cells)
+FIGURE_FEDPD = Preset("figure_fedpd", "Unprinted figure: FedADMM against FedPD", cells)
