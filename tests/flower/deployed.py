@@ -62,9 +62,15 @@ class Deployed:
 
     def status(self, run: int) -> str:
         """Return the status of a run: its exit code says nothing."""
+        return self._statuses()[run]
+
+    def unfinished(self) -> list[int]:
+        """Return the runs that have not ended."""
+        return [run for run, status in self._statuses().items() if not status.startswith("finished")]
+
+    def _statuses(self) -> dict[int, str]:
         listed = json.loads(self._flwr("list", "lab", "--format", "json"))
-        (found,) = [entry for entry in listed["runs"] if int(entry["run-id"]) == run]
-        return str(found["status"])
+        return {int(entry["run-id"]): str(entry["status"]) for entry in listed["runs"]}
 
     def pursue(self, happened: Callable[[], bool], *, seconds: float) -> int:
         """Wait for something, with a run that is started again whenever it has ended before; return the last run."""
@@ -99,8 +105,9 @@ class Deployed:
         order = self.federation.folder / name / "die-after-commit"
         order.write_text(str(self.federation.processes[name].pid))
 
-    def kill_server_app(self) -> None:
-        """Kill the ServerApp of this SuperLink, if one runs."""
+    def kill_server_app(self) -> bool:
+        """Kill the ServerApp of this SuperLink, and return whether one was there."""
+        found = False
         address = self.federation.superlink_address
         listed = subprocess.run(
             ["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True
@@ -109,6 +116,8 @@ class Deployed:
             pid, _, command = line.strip().partition(" ")
             if "flwr-serverapp" in command and address in command:
                 os.kill(int(pid), signal.SIGKILL)
+                found = True
+        return found
 
     def assert_books_agree(self) -> None:
         """Compare the server's checkpoint and the nodes' disks with the simulation of what was applied."""
