@@ -13,6 +13,7 @@ from typing import Any
 from local_grid import APP, assert_books_agree, run_config, strategy_of
 
 from fedadmm.federation import LocalFederation
+from fedadmm.federation.commands import Started, family
 
 # Kills the SuperNode, and this process, once the state is on the disk and before the reply has left.
 DYING_CLIENT = """
@@ -72,15 +73,17 @@ class Deployed:
         listed = json.loads(self._flwr("list", "lab", "--format", "json"))
         return {int(entry["run-id"]): str(entry["status"]) for entry in listed["runs"]}
 
-    def pursue(self, happened: Callable[[], bool], *, seconds: float) -> int:
-        """Wait for something, with a run that is started again whenever it has ended before; return the last run."""
-        deadline, run = time.monotonic() + seconds, self.run()
+    def pursue(self, happened: Callable[[], bool], *, seconds: float) -> None:
+        """Wait for something, with a run that goes on: one is begun whenever none is."""
+        deadline = time.monotonic() + seconds
         while not happened():
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(10.0)  # asking takes seconds of a core, which the nodes need
-            if not happened() and self.status(run).startswith("finished"):
-                run = self.run()
-        return run
+            if not self.unfinished():
+                self.run()
+            # Asking takes seconds of a core, which the nodes need.
+            pause = time.monotonic() + 10.0
+            while time.monotonic() < pause and not happened():
+                assert time.monotonic() < deadline, self.log()
+                time.sleep(0.5)
 
     def wait(self, run: int, *, seconds: float) -> None:
         """Wait until a run has ended, as it should."""
@@ -106,18 +109,12 @@ class Deployed:
         order.write_text(str(self.federation.processes[name].pid))
 
     def kill_server_app(self) -> bool:
-        """Kill the ServerApp of this SuperLink, and return whether one was there."""
-        found = False
-        address = self.federation.superlink_address
-        listed = subprocess.run(
-            ["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True
-        ).stdout
-        for line in listed.splitlines():
-            pid, _, command = line.strip().partition(" ")
-            if "flwr-serverapp" in command and address in command:
-                os.kill(int(pid), signal.SIGKILL)
-                found = True
-        return found
+        """Kill the ServerApp, and return whether one was there."""
+        members = family(self.federation.processes["superlink"])
+        apps = [member for member in members if "flwr-serverapp" in command_line(member)]
+        for app in apps:
+            os.kill(app.pid, signal.SIGKILL)
+        return bool(apps)
 
     def assert_books_agree(self) -> None:
         """Compare the server's checkpoint and the nodes' disks with the simulation of what was applied."""
@@ -149,3 +146,11 @@ class Deployed:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+def command_line(process: Started) -> str:
+    """Return the command that a process runs, with nothing cut off."""
+    said = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(process.pid)], capture_output=True, text=True, check=False
+    )
+    return said.stdout

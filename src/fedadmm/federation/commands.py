@@ -91,14 +91,14 @@ class Shell:
 
 def end(processes: Sequence[Started], *, signals: Sequence[signal.Signals]) -> None:
     """End processes and all that they started: with the first signal, and if that does not help, with the next."""
-    family = [member for process in processes if process.alive for member in _family(process)]
+    members = [member for process in processes if process.alive for member in family(process)]
     for number in signals:
-        for member in family:
+        for member in members:
             if member.alive:
                 with suppress(ProcessLookupError):
                     os.kill(member.pid, number)
         deadline = time.monotonic() + PATIENCE
-        while any(member.alive for member in family) and time.monotonic() < deadline:
+        while any(member.alive for member in members) and time.monotonic() < deadline:
             time.sleep(0.1)
 
 
@@ -114,7 +114,7 @@ def write_processes(file: Path, processes: Mapping[str, Started]) -> None:
     file.write_text(json.dumps(dict(processes), indent=1))
 
 
-def _family(process: Started) -> list[Started]:
+def family(process: Started) -> list[Started]:
     """Return a process with its children and theirs: a SuperLink's are in groups of their own."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
