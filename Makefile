@@ -23,12 +23,12 @@ install: .venv/installed-dev
 demo: .venv/installed
 	$(BIN)/fedadmm compare digits --out demo
 
-# Lint, format, types, every test, and then, with nothing beside it, a real SuperLink with three SuperNodes.
+# Lint, format, types, every test, and then, with nothing beside it, a real SuperLink whose nodes and ServerApp are killed.
 test: check browser
 	$(BIN)/pytest -m "not deployment" -n 2 --dist loadgroup
 	$(BIN)/pytest -m "deployment and not slow" tests/flower
 
-# The real SuperLink alone: SuperNodes and ServerApp killed, the page for newcomers, Flower's simulation runtime.
+# The real SuperLink alone, and with it the page for newcomers and Flower's simulation runtime.
 test-deployment: install
 	$(BIN)/pytest -m deployment tests/flower
 
