@@ -41,7 +41,7 @@ from fedadmm.experiments.sinks import sinks_from
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import find_runs, read_run
 from fedadmm.report.section import Section
-from fedadmm.report.table import comparison_markdown, comparison_table
+from fedadmm.report.table import comparison_markdown, comparison_table, format_seconds
 
 app = typer.Typer(
     help="Federated learning with FedADMM and its peers. Start with: fedadmm run digits",
@@ -195,11 +195,9 @@ def show_command(
         table.add_row(*("-" if record.get(c) is None else f"{record[c]:.4g}" for c in columns))
     console.print(table)
     if data.rounds:
-        console.print(
-            comparison_table(
-                [data], title=f"Outcome: rounds and upload to the target, final and best {data.metric.key}"
-            )
-        )
+        until = "" if data.target is None else " to the target"
+        title = f"Outcome: rounds and upload{until}, final and best {data.metric.key}"
+        console.print(comparison_table([data], title=title))
 
 
 def _tell(ended: Run) -> None:
@@ -207,6 +205,8 @@ def _tell(ended: Run) -> None:
     metric = ended.experiment.metric
     best = score_text(best_of(ended.history, metric), metric)
     reached = best and f", best {best}"
+    times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]
+    reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
     if ended.status == "diverged":
         console.print(
             f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "

@@ -5,8 +5,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from fedadmm import Experiment, FedADMM, FedAvg, InputError, Local
+from fedadmm.cli import app
 from fedadmm.core.clock import Clock
 from fedadmm.core.faults import Faults
 from fedadmm.experiments.files import load_plan, parse_changes
@@ -213,3 +215,25 @@ def test_reports_show_accuracy_against_simulated_time_where_all_have_a_clock(tmp
     assert SIMULATED not in axes_of([clocked[0], plain[1]])
     assert SIMULATED.values(clocked[0]).tolist() == [20, 40, 60]
     assert [row["simulated time"] for row in comparison_rows(runs)] == ["60 s", "60 s"]
+
+
+def test_without_a_target_the_costs_are_those_of_the_whole_run(tmp_path):
+    path = write_run(tmp_path / "a", [0.2, 0.6, 0.4])
+    lines = (path / "rounds.jsonl").read_text().replace('"seconds"', '"simulated_seconds": 1.25, "seconds"')
+    (path / "rounds.jsonl").write_text(lines)
+    keys = ("rounds", "upload", "simulated time")
+    (row,) = comparison_rows([read_run(path)])
+    assert [row[key] for key in keys] == ["2", "2.0 kB", "2.5 s"]  # 0.5 is reached in the second of three
+    text = (path / "experiment.toml").read_text()
+    (path / "experiment.toml").write_text(text.replace("target = 0.5\n", ""))
+    (row,) = comparison_rows([read_run(path)])
+    assert [row[key] for key in keys] == ["3", "3.0 kB", "3.8 s"]  # 3.75
+
+
+def test_a_run_tells_its_simulated_time_at_its_end(tmp_path):
+    quick = ("model.name=softmax_regression", "rounds=2", "local.epochs=1", "engine=serial", "clock.speed=1")
+    arguments = ["run", "digits", "--out", str(tmp_path), *(part for key in quick for part in ("--set", key))]
+    told = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).stdout
+    (folder,) = tmp_path.iterdir()
+    seconds = sum(record["simulated_seconds"] for record in read_run(folder).rounds)
+    assert f", in {seconds:.0f} s of simulated time: {folder}" in told.replace("\n", "")

@@ -1,6 +1,6 @@
-"""The table of a comparison: rounds and bytes to the target, final and best score."""
+"""The table of a comparison: rounds, bytes and simulated time to the target, final and best score."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rich.markup import escape
@@ -23,10 +23,16 @@ def format_bytes(number: float) -> str:
     return f"{number:.1f} TB"
 
 
+def format_seconds(number: float) -> str:
+    """Return seconds with their unit, such as 1,234 s or 0.25 s."""
+    return f"{number:,.0f} s" if number >= 10 else f"{number:.2g} s"
+
+
 def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
     """Return a row per method, as text: rounds and upload to the target, final and best score.
 
-    Refused clients, the seeds and the status are told only where there is something to tell.
+    Where there is no target, rounds, upload and simulated time are those of the whole run. Refused clients, the seeds
+    and the status are told only where there is something to tell.
     """
     return _with_news_only([_row(method) for method in methods_of(runs)])
 
@@ -121,14 +127,17 @@ def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
 
 
 def _row(method: Method) -> dict[str, str]:
-    arrived = [run for run in method.runs if run.arrival is not None]
-    uploads = [run.total("bytes_up")[_index(run)] for run in arrived]
-    times = [run.total("simulated_seconds")[_index(run)] for run in arrived if method.has_clock]
+    counted = [run for run in method.runs if run.rounds and (run.target is None or run.arrival is not None)]
+
+    def mean(key: str, text: Callable[[float], str]) -> str:
+        totals = [run.total(key)[_index(run)] for run in counted]
+        return text(float(np.mean(totals))) if totals else "-"
+
     return {
         "method": method.name,
         "rounds": rounds_text(method),
-        "upload": format_bytes(float(np.mean(uploads))) if uploads else "-",
-        TIME: "" if not method.has_clock else f"{np.mean(times):,.0f} s" if times else "-",
+        "upload": mean("bytes_up", format_bytes),
+        TIME: mean("simulated_seconds", format_seconds) if method.has_clock else "",
         "final": "-" if method.final is None else method.final.text(method.metric),
         "best": "-" if method.best is None else method.best.text(method.metric),
         "seeds": str(len(method.runs)),
@@ -138,17 +147,26 @@ def _row(method: Method) -> dict[str, str]:
 
 
 def rounds_text(method: Method) -> str:
-    """Return the rounds to the target: a mean over the seeds that arrived, and how many did if not all."""
+    """Return the rounds to the target: a mean over the seeds that arrived, and how many did if not all.
+
+    Where there is no target, those of the shortest run.
+    """
     arrivals, count = method.arrivals, len(method.runs)
+    fewest = min(len(run.rounds) for run in method.runs)
+    if method.runs[0].target is None:
+        return str(fewest)
     share = "" if len(arrivals) == count or count == 1 else f" ({len(arrivals)}/{count})"
     if not arrivals:
-        return f"{min(len(run.rounds) for run in method.runs)}+{share}"
+        return f"{fewest}+{share}"
     spread = f" ± {np.std(arrivals, ddof=1):.1f}" if len(arrivals) > 1 else ""
     mean = np.mean(arrivals)
     return f"{mean:.1f}{spread}{share}" if count > 1 else f"{mean:.0f}"
 
 
 def _index(run: RunData) -> int:
+    """Return where the rounds that count end: at the arrival, or with the run where there is no target."""
+    if run.target is None:
+        return len(run.rounds) - 1
     return next(number for number, record in enumerate(run.rounds) if record["round"] == run.arrival)
 
 
