@@ -128,6 +128,17 @@ def test_devices_come_from_a_file_and_what_it_lacks_from_the_settings(tmp_path):
     assert fleet.device(1) == (20.0, 7.0, float("inf"), 0.5)
 
 
+@pytest.mark.parametrize("name", ["speed", "upload", "download", "latency"])
+def test_a_quantity_is_in_the_file_or_in_the_settings_not_in_both(tmp_path, name):
+    clock = devices_file(tmp_path, f"client,speed,{name}" if name != "speed" else "client,speed", "0,1,1")
+    sentence = (
+        f"devices.csv has a column {name}, and the clock has {name} too; leave out clock.{name}, or that"
+    )
+    for value in (100.0, SPEEDS):
+        with pytest.raises(InputError, match=sentence):
+            fleet_of(clock.replace(upload=None).replace(**{name: value}), seed=0, num_clients=1)
+
+
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [

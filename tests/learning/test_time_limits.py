@@ -126,7 +126,10 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"accuracy": SPREAD | {"power": -2.0}}, "power=-2.0 is out of range"),
         ({"max_steps": 0}, "max_steps=0 is out of range; use a whole number from 1 on"),
         ({"seconds": 1.0}, "seconds=1.0 means nothing alone; give speed beside it"),
-        ({"speed": 1.0}, "speed=1.0 means nothing alone; give seconds beside it"),
+        (
+            {"speed": 1.0},
+            "speed=1.0 means nothing alone; give seconds beside it; what times the rounds is clock.speed",
+        ),
         ({"seconds": 0, "speed": 1.0}, "seconds=0.0 is out of range"),
         ({"seconds": 1, "speed": [1.0, 0.0]}, "speed=0.0 is out of range"),
         ({"solver": "gd", "momentum": 0.5}, "momentum=0.5 is of SGD, which no client runs; leave it out"),

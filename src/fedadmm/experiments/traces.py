@@ -19,6 +19,12 @@ def fleet_of(clock: Clock, *, seed: int, num_clients: int) -> Fleet:
     devices = None if clock.devices is None else read_devices(Path(clock.devices), num_clients=num_clients)
     if devices is not None and clock.speed is None and "speed" not in devices:
         raise InputError(f"{clock.devices} has no column speed, and the clock has no speed; give one")
+    for name in devices or ():
+        if getattr(clock, name) not in (None, 0.0):
+            raise InputError(
+                f"{clock.devices} has a column {name}, and the clock has {name} too; leave out clock.{name}, "
+                "or that column"
+            )
     availability, hours = clock.availability, None
     if availability is not None and availability.trace is not None:
         path = Path(availability.trace)

@@ -69,6 +69,7 @@ class Local(Settings):
     max_steps: a client stops after so many steps, in the midst of an epoch if need be.
     seconds, speed: a client stops after so many seconds on its simulated device, which takes `speed` gradients of
         single examples a second: a number, a list, one per client, a distribution, or the name of a fact of `devices`.
+        They limit its work and time nothing; what times the rounds is [clock], whose speeds are its own.
     """
 
     epochs: Epochs = 1
@@ -134,8 +135,9 @@ class Local(Settings):
     def _check_together(self) -> Self:
         if (self.seconds is None) != (self.speed is None):
             given, missing = ("seconds", "speed") if self.speed is None else ("speed", "seconds")
+            clock = "; what times the rounds is clock.speed" if given == "speed" else ""
             raise InputError(
-                f"{given}={getattr(self, given)!r} means nothing alone; give {missing} beside it"
+                f"{given}={getattr(self, given)!r} means nothing alone; give {missing} beside it{clock}"
             )
         if self.momentum and "sgd" not in names_of(self.solver):
             raise InputError(f"momentum={self.momentum} is of SGD, which no client runs; leave it out")
