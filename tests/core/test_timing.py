@@ -187,6 +187,13 @@ def test_a_share_of_the_time_is_that_share_for_each_at_a_time_of_its_own(share):
         ({"speed": 1, "availability": {"period": 10}}, "availability needs a share or a trace"),
         ({"speed": 1, "availability": {"period": 10, "share": 2}}, "share=2 is more than all of the time"),
         ({"speed": 1, "availability": {"period": 0, "share": 1}}, "period=0 is out of range"),
+        (
+            {"speed": 1, "asynchronous": True},
+            r"asynchronous=True says not how .* write asynchronous = {buffer = 5}",
+        ),
+        ({"speed": 1, "asynchronous": 3}, "command line --set clock.asynchronous.buffer=3"),
+        ({"speed": 1, "asynchronous": "yes"}, "asynchronous='yes' says not how many uploads"),
+        ({"speed": 1, "asynchronous": False}, "asynchronous=False says nothing; leave it out"),
     ],
 )
 def test_a_mistake_in_the_clock_is_one_sentence(settings, sentence):

@@ -82,6 +82,19 @@ class Clock(Settings):
     late: Literal["less", "drop"] = "less"
     asynchronous: Asynchronous | None = None
 
+    @field_validator("asynchronous", mode="before")
+    @classmethod
+    def _check_asynchronous(cls, value: Any) -> Any:
+        if value is None or isinstance(value, dict | Asynchronous):
+            return value
+        if value is False:
+            raise InputError("asynchronous=False says nothing; leave it out, and the server waits")
+        buffer = value if isinstance(value, int) and value is not True else 5
+        raise InputError(
+            f"asynchronous={value!r} says not how many uploads make an update; write asynchronous = "
+            f"{{buffer = {buffer}}}, or on the command line --set clock.asynchronous.buffer={buffer}"
+        )
+
     _read_quantities = field_validator("speed", "upload", "download", "latency", mode="before")(_quantity)
     _check_positive = field_validator("speed", "upload", "download", "deadline")(_positive)
 
