@@ -20,6 +20,7 @@ from fedadmm import (
     cli_tune,
 )
 from fedadmm.algorithms import ALGORITHMS
+from fedadmm.cli_ending import tell
 from fedadmm.cli_options import (
     Algorithms,
     Changes,
@@ -35,13 +36,11 @@ from fedadmm.cli_options import (
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.files import load_plan, preset_names
-from fedadmm.experiments.records import best_of, score_text
-from fedadmm.experiments.runner import Run
 from fedadmm.experiments.sinks import sinks_from
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import find_runs, read_run
 from fedadmm.report.section import Section
-from fedadmm.report.table import comparison_markdown, comparison_table, format_seconds
+from fedadmm.report.table import comparison_markdown, comparison_table
 
 app = typer.Typer(
     help="Federated learning with FedADMM and its peers. Start with: fedadmm run digits",
@@ -90,7 +89,7 @@ def run_command(
     experiment = experiment_of(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
     sinks, interruption = sinks_from(log_to), Interruption()
     ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
-    _tell(ended)
+    tell(ended)
     if ended.status != "finished":
         raise typer.Exit(1 if ended.status == "diverged" else 130)
 
@@ -124,7 +123,7 @@ def compare_command(
         )
         folders.append(ended.folder.path)
         if ended.status == "interrupted":
-            _tell(ended)
+            tell(ended)
             raise typer.Exit(130)
     runs = [read_run(folder).first(experiments[0].rounds) for folder in folders]
     first = experiments[0]
@@ -198,30 +197,6 @@ def show_command(
         until = "" if data.target is None else " to the target"
         title = f"Outcome: rounds and upload{until}, final and best {data.metric.key}"
         console.print(comparison_table([data], title=title))
-
-
-def _tell(ended: Run) -> None:
-    done, wanted, folder = len(ended.history), ended.experiment.rounds, ended.folder.path
-    metric = ended.experiment.metric
-    best = score_text(best_of(ended.history, metric), metric)
-    reached = best and f", best {best}"
-    times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]
-    reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
-    if ended.status == "diverged":
-        console.print(
-            f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "
-            f"({ended.experiment.local.learning_rate}) or the server's step. {folder}",
-            soft_wrap=True,
-        )
-    elif ended.status == "interrupted":
-        console.print(
-            f"Stopped after {done} of {wanted} rounds{reached}; the same command goes on from there. {folder}",
-            soft_wrap=True,
-        )
-    elif ended.rounds_before == done:
-        console.print(f"All {done} rounds are there already{reached}: {folder}", soft_wrap=True)
-    else:
-        console.print(f"Finished {done} rounds{reached}: {folder}", soft_wrap=True)
 
 
 def main() -> None:

@@ -43,11 +43,12 @@ def test_a_clock_without_deadline_changes_nothing_but_the_time():
 
 @pytest.mark.parametrize("engine", ["workers", "stacked"])
 def test_every_engine_has_the_same_time_and_the_same_late_clients(engine):
-    clock = CLOCK.replace(deadline=2.0, availability=None)
+    clock = CLOCK.replace(deadline=1.0, upload=1e6, availability=None)
     ours, serial = (
         outcome(simulation_of(FedADMM(), engine=name, clock=clock, model="mlp", workers=2), rounds=ROUNDS)[2]
         for name in (engine, "serial")
     )
+    assert all(record["clients"] and record["lost"] for record in serial)
     keys = ("clients", "lost", "steps", "simulated_seconds")
     assert [[r.get(key) for key in keys] for r in ours] == [[r.get(key) for key in keys] for r in serial]
 
@@ -72,6 +73,45 @@ def test_a_late_client_does_less_or_is_lost_and_leaves_no_trace():
         size * (1 if client in slow else 2) for client, size in enumerate(SIZES)
     )
     assert records[0]["simulated_seconds"] == pytest.approx(1.6)  # two epochs of 8 examples
+
+
+@pytest.mark.parametrize(
+    ("clock", "local", "seconds"),
+    [
+        ({}, {}, "6"),  # the smallest client has 6 examples, and does one epoch at 1 a second
+        ({"late": "drop"}, {"epochs": 2}, "12"),
+        ({"late": "drop"}, {"epochs": "2..9"}, "12"),
+        ({"late": "drop"}, {"epochs": {"share": 0.5, "epochs": "2..3", "others": 4}}, "12"),
+        ({"late": "drop"}, {"epochs": [3, 3, 5, 3, 3, 3, 4, 3]}, "24"),  # 8 examples, 3 epochs
+        ({"latency": 2}, {}, "10"),
+        ({}, {"seconds": 1, "speed": 3}, "3"),  # the time for 3 gradients of those 6
+    ],
+)
+def test_a_deadline_that_nobody_can_meet_is_refused_and_the_least_that_somebody_can_is_not(
+    clock, local, seconds
+):
+    def made(deadline):
+        settings = Clock(speed=1, **clock, deadline=deadline)
+        return simulation_of(FedAvg(), clock=settings, local=Local(**local), engine="serial")
+
+    with pytest.raises(InputError, match=f"is met by no client: the quickest takes {seconds} seconds"):
+        made(float(seconds) - 0.01)
+    made(float(seconds)).close()
+
+
+def test_a_round_whose_clients_all_miss_the_deadline_is_told_once(caplog):
+    # Client 5 has 14 examples, and comes alone.
+    options = {"participation": lambda *_: [5], "engine": "serial", "clock": Clock(speed=1, deadline=9)}
+    records = outcome(simulation_of(FedAvg(), **options), rounds=2)[2]
+    assert [record["lost"] for record in records] == [(5,), (5,)]
+    (told,) = caplog.messages
+    assert told.startswith("round 1: none of its 1 clients can meet clock.deadline=9, so nothing is learned")
+
+
+def test_a_run_that_nobody_ever_reached_says_so_at_its_end(tmp_path):
+    hours = "clock.availability={period=1e6,share=0.001}"  # hardly anybody is on at the start
+    told, _ = told_at_the_end(tmp_path, "clock.speed=10", "clock.deadline=5", hours)
+    assert "Learned nothing in 2 rounds: no client ever met clock.deadline=5; raise it" in told
 
 
 def test_faults_need_a_deadline_and_a_lost_answer_costs_all_of_it():
@@ -241,10 +281,16 @@ def test_without_a_target_the_costs_are_those_of_the_whole_run(tmp_path):
     assert [row[key] for key in keys] == ["3", "3.0 kB", "3.8 s"]  # 3.75
 
 
+def told_at_the_end(folder: Path, *changes: str) -> tuple[str, Path]:
+    """Run two short rounds on the command line, and return what it printed and the run's folder."""
+    quick = ("model.name=softmax_regression", "rounds=2", "local.epochs=1", "engine=serial", *changes)
+    arguments = ["run", "digits", "--out", str(folder), *(part for key in quick for part in ("--set", key))]
+    told = CliRunner().invoke(app, arguments).stdout
+    (run_folder,) = folder.iterdir()
+    return told, run_folder
+
+
 def test_a_run_tells_its_simulated_time_at_its_end(tmp_path):
-    quick = ("model.name=softmax_regression", "rounds=2", "local.epochs=1", "engine=serial", "clock.speed=1")
-    arguments = ["run", "digits", "--out", str(tmp_path), *(part for key in quick for part in ("--set", key))]
-    told = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).stdout
-    (folder,) = tmp_path.iterdir()
+    told, folder = told_at_the_end(tmp_path, "clock.speed=1")
     seconds = sum(record["simulated_seconds"] for record in read_run(folder).rounds)
     assert f", in {seconds:.0f} s of simulated time: {folder}" in told.replace("\n", "")

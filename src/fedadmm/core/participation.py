@@ -142,6 +142,10 @@ class Work(Protocol):
 
     def epochs(self, client: int, *, generator: np.random.Generator) -> int: ...
 
+    def least(self, client: int) -> int:
+        """Return the fewest epochs that a client may be asked for."""
+        ...
+
     @property
     def mean(self) -> float:
         """The mean number of epochs over clients and rounds."""
@@ -158,6 +162,10 @@ class FixedEpochs:
 
     def epochs(self, client: int, *, generator: np.random.Generator) -> int:
         """Return the number of epochs of a client."""
+        return self.number
+
+    def least(self, client: int) -> int:
+        """Return the fewest epochs that a client may be asked for."""
         return self.number
 
     @property
@@ -178,6 +186,10 @@ class UniformEpochs:
     def epochs(self, client: int, *, generator: np.random.Generator) -> int:
         """Return the number of epochs of a client."""
         return int(generator.integers(self.low, self.high + 1))
+
+    def least(self, client: int) -> int:
+        """Return the fewest epochs that a client may be asked for."""
+        return self.low
 
     @property
     def mean(self) -> float:
@@ -200,6 +212,10 @@ class StragglerEpochs:
         is_straggler = generator.random() < self.share
         return self.drawn.epochs(client, generator=generator) if is_straggler else self.others
 
+    def least(self, client: int) -> int:
+        """Return the fewest epochs that a client may be asked for."""
+        return min(self.drawn.low, self.others) if self.share else self.others
+
     @property
     def mean(self) -> float:
         """The mean number of epochs over clients and rounds."""
@@ -216,6 +232,10 @@ class ListedEpochs:
 
     def epochs(self, client: int, *, generator: np.random.Generator) -> int:
         """Return the number of epochs of a client."""
+        return self.numbers[client]
+
+    def least(self, client: int) -> int:
+        """Return the fewest epochs that a client may be asked for."""
         return self.numbers[client]
 
     @property

@@ -1,5 +1,6 @@
 """From devices, work and bytes to seconds. The time is simulated: no clock of this machine is read."""
 
+import logging
 from collections.abc import Iterator
 from typing import ClassVar, Literal, NamedTuple, TypeVar
 
@@ -8,6 +9,7 @@ from fedadmm.core.participation import Ids
 from fedadmm.core.round import Assignment, Visit
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 ROUNDING = 1e-9  # of an epoch: a deadline that is met exactly is met
 
 
@@ -20,12 +22,15 @@ class Timing:
 
     def end(self, client: int, start: float, *, gradients: int) -> float:
         """Return when a client that is asked at `start` has answered, after so many gradients of single examples."""
-        seconds = self._exchange(client) + gradients / self._fleet.device(client).speed
-        return self._fleet.hours(client).end(start, seconds)
+        return self._fleet.hours(client).end(start, self._on(client, gradients))
 
     def planned_end(self, assignment: Assignment, start: float) -> float:
         """Return when a client that is asked at `start` would have answered, after all of its epochs."""
         return self.end(assignment.client, start, gradients=self._planned(assignment))
+
+    def quickest(self, assignment: Assignment) -> float:
+        """Return how many seconds a client's epochs and messages take if it is on all the while."""
+        return self._on(assignment.client, self._planned(assignment))
 
     def within(self, assignment: Assignment, start: float, end: float) -> Assignment:
         """Return what a client that is asked at `start` can do and report by `end`: all of it, or whole epochs."""
@@ -39,6 +44,9 @@ class Timing:
     def _planned(self, assignment: Assignment) -> int:
         gradients = assignment.epochs * int(self._num_examples[assignment.client])
         return gradients if assignment.gradients is None else min(gradients, assignment.gradients)
+
+    def _on(self, client: int, gradients: int) -> float:
+        return self._exchange(client) + gradients / self._fleet.device(client).speed
 
     def _exchange(self, client: int) -> float:
         return self._fleet.device(client).exchange(bytes_down=self._bytes_down, bytes_up=self._bytes_up)
@@ -97,6 +105,7 @@ class TimedRounds(Rounds):
         """Begin `now`, when the rounds so far have ended."""
         self._timing, self._deadline, self._late, self._now = timing, deadline, late, now
         self._ends: list[float] = []  # of the visits in this round
+        self._has_warned = False
 
     def in_time(self, assignments: list[Assignment]) -> list[Assignment]:
         """Return what is left of a round's assignments by its deadline: those that cannot make it do less, or go."""
@@ -108,6 +117,16 @@ class TimedRounds(Rounds):
             possible = self._timing.within(assignment, self._now, end)
             if possible == assignment or (self._late == "less" and possible.epochs):
                 kept.append(possible)
+        if assignments and not kept and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "round %d: none of its %d clients can meet clock.deadline=%g, so nothing is learned in it; raise the "
+                "deadline, ask for fewer epochs%s",
+                assignments[0].round,
+                len(assignments),
+                self._deadline,
+                ', or use late = "less"' if self._late == "drop" else ", or leave it out",
+            )
         return kept
 
     def watched(self, visits: Iterator[Visit]) -> Iterator[Visit]:

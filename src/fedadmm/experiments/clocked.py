@@ -1,5 +1,6 @@
 """What a clock's settings make of a simulation's rounds."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,13 +10,14 @@ from fedadmm.core.errands import Schedule
 from fedadmm.core.errors import InputError
 from fedadmm.core.faults import Faults
 from fedadmm.core.messages import num_bytes
-from fedadmm.core.participation import Participation, Uniform
+from fedadmm.core.participation import Participation, Uniform, Work
 from fedadmm.core.round import Assignment, Buffers, Progress
 from fedadmm.core.store import Store
-from fedadmm.core.timing import Rounds, TimedRounds, Timing
+from fedadmm.core.timing import ROUNDING, Rounds, TimedRounds, Timing
 from fedadmm.experiments.asynchronous import AsynchronousRounds, Sent
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.traces import fleet_of
+from fedadmm.learning.local import Local
 from fedadmm.learning.task import FederatedData
 
 
@@ -36,6 +38,7 @@ def clockwork_of(
     sent: tuple[Any, Message, Buffers],
     participation: Participation,
     assign: Callable[[int, int], Assignment],
+    local: Local,
     faults: Faults | None,
     engine: str,
 ) -> Clockwork | None:
@@ -51,6 +54,8 @@ def clockwork_of(
         bytes_up=upload + buffers,
     )
     if clock.asynchronous is None:
+        if clock.deadline is not None:
+            _check_deadline(clock, timing, assign, work=local.work, num_clients=data.num_clients)
         return Clockwork(clock, timing, None)
     at_work = _num_at_work(clock, participation, data.num_clients)
     schedule = Schedule(
@@ -111,6 +116,29 @@ def _check(clock: Clock, algorithm: Algorithm[Any, Any, Any], *, faults: Faults 
             "with faults a clock needs a deadline: a server that waits for a lost answer waits for ever; "
             "set clock.deadline"
         )
+
+
+def _check_deadline(
+    clock: Clock,
+    timing: Timing,
+    assign: Callable[[int, int], Assignment],
+    *,
+    work: Work,
+    num_clients: int,
+) -> None:
+    """Refuse a deadline that no client can meet, even if it is on all the while and asked for as little as may be."""
+    assert clock.deadline is not None
+    quickest = math.inf
+    for client in range(num_clients):
+        epochs = 1 if clock.late == "less" else work.least(client)
+        least = assign(1, client)._replace(epochs=epochs)
+        quickest = min(quickest, timing.quickest(least))
+        if quickest <= clock.deadline * (1 + ROUNDING):
+            return
+    raise InputError(
+        f"clock.deadline={clock.deadline:g} is met by no client: the quickest takes {quickest:.3g} seconds for "
+        "its messages and the least work it may do; use more than that, or leave out clock.deadline"
+    )
 
 
 def _num_at_work(clock: Clock, participation: Participation, num_clients: int) -> int:

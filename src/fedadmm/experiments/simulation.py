@@ -110,6 +110,7 @@ class Simulation:
             sent=(algorithm.download(server), upload, begin.buffers),
             participation=self._participation,
             assign=self._assignment,
+            local=local,
             faults=faults,
             engine=engine,
         )

@@ -1,0 +1,48 @@
+"""What a person reads when a run has ended."""
+
+from rich.console import Console
+
+from fedadmm.experiments.records import best_of, score_text
+from fedadmm.experiments.runner import Run
+from fedadmm.report.table import format_seconds
+
+console = Console()
+
+
+def tell(ended: Run) -> None:
+    """Print how a run ended, what it reached and where it is."""
+    done, wanted, folder = len(ended.history), ended.experiment.rounds, ended.folder.path
+    metric = ended.experiment.metric
+    best = score_text(best_of(ended.history, metric), metric)
+    reached = best and f", best {best}"
+    times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]
+    reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
+    if ended.status == "diverged":
+        console.print(
+            f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "
+            f"({ended.experiment.local.learning_rate}) or the server's step. {folder}",
+            soft_wrap=True,
+        )
+    elif ended.status == "interrupted":
+        console.print(
+            f"Stopped after {done} of {wanted} rounds{reached}; the same command goes on from there. {folder}",
+            soft_wrap=True,
+        )
+    elif _nobody_came(ended):
+        assert ended.experiment.clock is not None
+        console.print(
+            f"Learned nothing in {done} rounds: no client ever met clock.deadline={ended.experiment.clock.deadline:g}; "
+            f"raise it, or ask for fewer epochs. {folder}",
+            soft_wrap=True,
+        )
+    elif ended.rounds_before == done:
+        console.print(f"All {done} rounds are there already{reached}: {folder}", soft_wrap=True)
+    else:
+        console.print(f"Finished {done} rounds{reached}: {folder}", soft_wrap=True)
+
+
+def _nobody_came(ended: Run) -> bool:
+    """Return whether a deadline left every round of a run empty."""
+    clock, faults = ended.experiment.clock, ended.experiment.faults
+    has_deadline = clock is not None and clock.deadline is not None and faults is None
+    return has_deadline and all(r.lost and not r.clients and not r.refused for r in ended.history)
