@@ -1,6 +1,7 @@
 """`simulate` is a guest in the user's process: it leaves torch and the user's module as it found them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulate import Result, simulate
 from fedadmm.experiments.simulation import Simulation
 from fedadmm.learning.local import Local
+from fedadmm.state.disk import DiskStore
 from play import Watched
 from worlds import made, network, some_data
 
@@ -100,6 +102,25 @@ def test_callbacks_are_called_after_every_round_with_its_record_and_the_simulati
     assert [record.round for record, _ in calls] == [1, 2, 3]
     assert [record for record, _ in calls] == result.history
     assert {id(simulation) for _, simulation in calls} == {id(result.simulation)}
+
+
+def test_a_callback_that_returns_true_ends_the_run_after_its_round_and_it_can_go_on(tmp_path: Path) -> None:
+    calls: list[int] = []
+    stores: list[DiskStore] = []
+
+    def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
+        stores.append(DiskStore(tmp_path / "state", kinds=kinds, identity={}, initial=initial))
+        return stores[-1]
+
+    callbacks = [lambda record, _: np.bool_(record.round == 2), lambda record, _: calls.append(record.round)]
+    stopped = _simulate(rounds=4, open_store=on_disk, callbacks=callbacks)
+    assert (stopped.status, len(stopped.history), calls) == ("stopped", 2, [1, 2])
+    stores.pop().close()
+    resumed = _simulate(rounds=2, open_store=on_disk)
+    whole = _simulate(rounds=4, callbacks=[lambda *_: "any other value"])
+    assert (resumed.status, whole.status, len(whole.history)) == ("finished", "finished", 4)
+    assert torch.equal(resumed.theta, whole.theta)
+    stores.pop().close()
 
 
 def test_clients_are_evaluated_on_their_own_examples() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from torch import nn
 
 from fedadmm.core.algorithm import Algorithm, Vector
@@ -18,7 +19,8 @@ from fedadmm.learning.local import Local
 from fedadmm.learning.models import ModelFunction
 from fedadmm.learning.task import FederatedData
 
-Status = Literal["finished", "diverged"]
+Status = Literal["finished", "stopped", "diverged"]
+Callback = Callable[[Record, Simulation], bool | None]
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,12 @@ class Result:
     """What `simulate` returns."""
 
     simulation: Simulation
+    stopped: bool = False  # by a callback
 
     @property
     def status(self) -> Status:
-        """\"finished\", or \"diverged\" if every client of the last round was refused."""
-        return "diverged" if self.simulation.diverged else "finished"
+        """\"finished\"; \"diverged\" if every client of the last round was refused; \"stopped\" if a callback said so."""
+        return "diverged" if self.simulation.diverged else "stopped" if self.stopped else "finished"
 
     @property
     def theta(self) -> Vector:
@@ -67,13 +70,14 @@ def simulate(
     participation: ParticipationRule = 0.1,
     local: Local | None = None,
     seed: int = 0,
-    callbacks: Sequence[Callable[[Record, Simulation], None]] = (),
+    callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> Result:
     """Train a model over a federation's data and return the result; `options` are those of `Simulation`.
 
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
-    callbacks: each is called after every round with its record and the simulation.
+    callbacks: each is called after every round with its record and the simulation. One that returns True ends the
+        run after that round, which counts: callbacks=[lambda record, simulation: record.accuracy > 0.9].
     """
     _check_arguments(algorithm, data, rounds, local, callbacks)
     simulation = Simulation(
@@ -85,20 +89,22 @@ def simulate(
         seed=seed,
         **options,
     )
+    stopped = False
     try:
         for _ in range(rounds):
             record = simulation.advance()
-            for callback in callbacks:
-                callback(record, simulation)
+            answers = [callback(record, simulation) for callback in callbacks]
+            stopped = any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
             if simulation.diverged:
                 warnings.warn(
                     f"diverged in round {record.round}: no client's update was finite; lower local.learning_rate",
                     stacklevel=2,
                 )
+            if stopped or simulation.diverged:
                 break
     finally:
         simulation.close()
-    return Result(simulation)
+    return Result(simulation, stopped)
 
 
 def _check_arguments(algorithm: Any, data: Any, rounds: Any, local: Any, callbacks: Any) -> None:
