@@ -35,7 +35,7 @@ from fedadmm.cli_options import (
 )
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
-from fedadmm.experiments.files import load_plan, preset_names
+from fedadmm.experiments.files import load_plan, preset_descriptions
 from fedadmm.experiments.sinks import sinks_from
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import find_runs, read_run
@@ -155,7 +155,12 @@ def compare_command(
 @app.command("list")
 def list_command(out: Out = Path("runs")) -> None:
     """List the presets, the algorithms, the paper's tables and figures with their cost, and the runs in a folder."""
-    console.print(f"presets:    {', '.join(preset_names())}")
+    presets = Table(title="Presets: fedadmm run PRESET", title_justify="left")
+    presets.add_column("preset", no_wrap=True)
+    presets.add_column("what")
+    for name, description in preset_descriptions().items():
+        presets.add_row(name, description)
+    console.print(presets)
     console.print(f"algorithms: {', '.join(ALGORITHMS)}")
     console.print(cli_paper.presets_table())
     runs = find_runs(out) if out.is_dir() else []

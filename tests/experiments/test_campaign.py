@@ -15,6 +15,7 @@ from fedadmm.data.sources import MNIST
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
 from fedadmm.experiments.pace import Pace, gradient_evaluations
+from fedadmm.experiments.files import preset_descriptions
 from fedadmm.experiments.paper.preset import Cell, Preset
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import run as run_experiment
@@ -175,6 +176,7 @@ def test_list_shows_every_table_and_figure_with_runs_and_hours(tmp_path):
     row = next(line for line in listed.stdout.splitlines() if " table3 " in line).split("│")
     assert row[2].strip() == "400"  # 8 columns, 10 methods, 5 seeds
     assert float(row[3]) > 100
+    assert all(text in listed.stdout for text in preset_descriptions().values())
     assert "with --size small" in listed.stdout
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from fedadmm import FedAvg, FedDyn, InputError
-from fedadmm.experiments.files import load_plan, parse_changes, preset_names
+from fedadmm.experiments.files import load_plan, parse_changes, preset_descriptions, preset_names
 
 FILE = """
 name = "mine"
@@ -78,6 +78,13 @@ def test_a_file_with_a_mistake_gets_a_sentence(tmp_path, text, sentence):
     path.write_text(text)
     with pytest.raises(InputError, match=sentence):
         load_plan(str(path)).experiment()
+
+
+def test_every_preset_says_in_one_sentence_what_it_is():
+    found = preset_descriptions()
+    assert list(found) == preset_names()
+    assert found["million"].startswith("One million registered clients, a hundred active in a round")
+    assert all(text[0].isupper() and text.endswith(".") and len(text) <= 120 for text in found.values())
 
 
 def test_a_name_that_is_near_a_presets_gets_it_as_a_hint():

@@ -44,17 +44,23 @@ class Plan:
 
 def preset_names() -> list[str]:
     """Return the names of the presets."""
-    folder = resources.files("fedadmm.experiments") / "presets"
-    return sorted(
-        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
-    )
+    files = (resources.files("fedadmm.experiments") / "presets").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def preset_descriptions() -> dict[str, str]:
+    """Return what each preset is: the first line of its file, which is a comment."""
+    return {name: _preset_text(name).partition("\n")[0].lstrip("# ") for name in preset_names()}
+
+
+def _preset_text(name: str) -> str:
+    return (resources.files("fedadmm.experiments") / "presets" / f"{name}.toml").read_text()
 
 
 def load_plan(name_or_path: str) -> Plan:
     """Return the plan in a TOML file, or a preset's."""
     if name_or_path in preset_names():
-        text = (resources.files("fedadmm.experiments") / "presets" / f"{name_or_path}.toml").read_text()
-        return _plan(text, where=f"preset {name_or_path}")
+        return _plan(_preset_text(name_or_path), where=f"preset {name_or_path}")
     if name_or_path in PAPER:
         raise InputError(f"{name_or_path} is many runs; use `fedadmm reproduce {name_or_path}`")
     path = Path(name_or_path)
