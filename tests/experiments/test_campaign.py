@@ -14,8 +14,8 @@ from fedadmm.cli_paper import _hours_text
 from fedadmm.data.sources import MNIST
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
-from fedadmm.experiments.pace import Pace, gradient_evaluations
 from fedadmm.experiments.files import preset_descriptions
+from fedadmm.experiments.pace import Pace, gradient_evaluations
 from fedadmm.experiments.paper.preset import Cell, Preset
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import run as run_experiment

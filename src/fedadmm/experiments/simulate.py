@@ -32,7 +32,7 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """\"finished\"; \"diverged\" if every client of the last round was refused; \"stopped\" if a callback said so."""
+        """\"finished\", \"stopped\" by a callback, or \"diverged\" if every client of the last round was refused."""
         return "diverged" if self.simulation.diverged else "stopped" if self.stopped else "finished"
 
     @property
