@@ -10,8 +10,8 @@ import torch
 
 from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedPD, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.seeds import stream
+from fedadmm.core.participation import Uniform
+from fedadmm.theory.instances import drawn
 from play import Play
 from quadratics import Quadratics, heterogeneous
 
@@ -22,11 +22,7 @@ OPTIMUM = CLIENTS.minimiser()
 
 def _a_fifth(num_clients: int, *, rounds: int) -> list[list[int]]:
     """Return who takes part in each round."""
-    devices = Devices(num_clients)
-    return [
-        Uniform(0.2).select(t, devices=devices, generator=stream(0, "participation", t)).tolist()
-        for t in range(1, rounds + 1)
-    ]
+    return [ids.tolist() for ids in drawn(Uniform(0.2), num_clients=num_clients, rounds=rounds)]
 
 
 FIFTH = _a_fifth(NUM_CLIENTS, rounds=1500)

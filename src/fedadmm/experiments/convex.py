@@ -28,13 +28,11 @@ from fedadmm.algorithms import (
     SittingOut,
 )
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.round import Assignment, Progress, run_round
-from fedadmm.core.seeds import stream
+from fedadmm.core.participation import Uniform
 from fedadmm.data.quadratic import quadratic
-from fedadmm.engine.serial import SerialEngine
-from fedadmm.learning.quadratics import NO_BUFFERS, Quadratics
-from fedadmm.state.memory import MemoryStore
+from fedadmm.learning.quadratics import Quadratics
+from fedadmm.theory.instances import drawn
+from fedadmm.theory.walk import rounds
 
 NUM_CLIENTS, DIMENSION, CONDITION, SEED = 100, 5, 10.0, 0
 DATA = {"IID": 0.1, "non-IID": 1.0}  # heterogeneity of the quadratics
@@ -123,33 +121,18 @@ def clients(data: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 def distances(cell: Cell) -> Iterator[float]:
     """Yield |theta - optimum| / |theta^0 - optimum| after each round, until it arrived, is lost, or stands still."""
-    method = METHODS[cell.method]
-    algorithm = method.algorithm
+    method, limit = METHODS[cell.method], LIMITS[cell.participation]
     task = Quadratics(*clients(cell.data), num_steps=method.num_steps, learning_rate=method.learning_rate)
     optimum, theta = task.minimiser(), torch.zeros(DIMENSION, dtype=torch.float64)
-    store, rule = MemoryStore(), Uniform(cell.participation)
-    engine = SerialEngine(algorithm, task, store, initial=theta)  # type: ignore[arg-type]
-    progress, distance = Progress(0, algorithm.init_server(theta), NO_BUFFERS, 0.0), 1.0
-    limit = LIMITS[cell.participation]
+    draws = drawn(Uniform(cell.participation), num_clients=NUM_CLIENTS, rounds=limit, seed=SEED)
     nearest, since = 1.0, 0
-    while progress.round < limit and ARRIVED < distance < LOST and progress.round - since < limit / PATIENCE:
-        number = progress.round + 1
-        ids = rule.select(
-            number, devices=Devices(NUM_CLIENTS), generator=stream(SEED, "participation", number)
-        )
-        visits = engine.visits(
-            algorithm.download(progress.server),
-            buffers=NO_BUFFERS,
-            assignments=[Assignment(client, number, 1) for client in map(int, ids)],
-        )
-        progress, tally = run_round(
-            algorithm, progress, visits, weight=lambda client: 1.0, registered=float(NUM_CLIENTS)
-        )
-        store.commit(progress, clients=tally.clients, record={})
+    for progress, _ in rounds(method.algorithm, task, theta=theta, draws=draws, seed=SEED):
         distance = float((progress.server.theta - optimum).norm() / optimum.norm())
         if distance < 0.9 * nearest:
             nearest, since = distance, progress.round
         yield distance
+        if not ARRIVED < distance < LOST or progress.round - since >= limit / PATIENCE:
+            return
 
 
 def outcome(cell: Cell) -> dict[str, Any]:
@@ -170,8 +153,8 @@ def outcome(cell: Cell) -> dict[str, Any]:
 def slope(found: np.ndarray) -> float:
     """Return by how many powers of ten the distance changes in a round, fitted from the first one below 0.1 on."""
     start = int(np.argmax(found < 0.1))
-    rounds = np.arange(start, len(found))
-    steps = np.polyfit(rounds, np.log10(found[start:]), 1)[0] if len(rounds) > 1 else math.log10(found[-1])
+    numbers = np.arange(start, len(found))
+    steps = np.polyfit(numbers, np.log10(found[start:]), 1)[0] if len(numbers) > 1 else math.log10(found[-1])
     return float(f"{steps:.3g}")
 
 

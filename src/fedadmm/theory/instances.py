@@ -1,8 +1,11 @@
 """Random problems within the theorem's assumptions, and random draws of the clients that take part."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
+from fedadmm.core.participation import Devices, Ids, Participation
 from fedadmm.core.seeds import stream
 from fedadmm.learning.quadratics import Quadratics
 from fedadmm.theory.bounds import smallest_rho
@@ -33,6 +36,13 @@ def random_quadratics(seed: int) -> tuple[Quadratics, float]:
 def random_start(task: Quadratics, seed: int) -> torch.Tensor:
     """Return theta^0."""
     return torch.from_numpy(stream(seed, "theta").standard_normal(task.targets.shape[1]))
+
+
+def drawn(rule: Participation, *, num_clients: int, rounds: int, seed: int = 0) -> Iterator[Ids]:
+    """Yield who takes part in each round, as a run with this rule and this seed draws them."""
+    devices = Devices(num_clients)
+    for t in range(1, rounds + 1):
+        yield rule.select(t, devices=devices, generator=stream(seed, "participation", t))
 
 
 def coins(

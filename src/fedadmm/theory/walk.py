@@ -77,7 +77,7 @@ def rounds(
             )
             for assignment in hearing(algorithm, assignments, applied=applied)
         ]
-        new = {visit.client: state for visit, state in answers}
+        new = {visit.client: state for visit, state in answers if visit.finite}
         states |= new
         progress, tally = run_round(
             algorithm,

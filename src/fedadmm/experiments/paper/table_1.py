@@ -10,10 +10,10 @@ import torch
 
 from fedadmm.algorithms import FedADMM, FedDyn, FedProx, Scaffold
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.seeds import stream
+from fedadmm.core.participation import Uniform
 from fedadmm.experiments.paper.preset import Preset, WorkedOut
 from fedadmm.learning.quadratics import Quadratics, heterogeneous
+from fedadmm.theory.instances import drawn
 from fedadmm.theory.walk import rounds
 
 NUM_CLIENTS, DIMENSION, MOST_ROUNDS = 64, 10, 1000
@@ -30,11 +30,7 @@ def rounds_to(
     algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, participation: float, seed: int
 ) -> dict[float, int]:
     """Return the first round in which |grad f(theta)|^2 is below each epsilon; those never reached are left out."""
-    rule, devices = Uniform(participation), Devices(NUM_CLIENTS)
-    draws = (
-        rule.select(t, devices=devices, generator=stream(seed, "participation", t))
-        for t in range(1, MOST_ROUNDS + 1)
-    )
+    draws = drawn(Uniform(participation), num_clients=NUM_CLIENTS, rounds=MOST_ROUNDS, seed=seed)
     theta = torch.zeros(DIMENSION, dtype=torch.float64)
     reached: dict[float, int] = {}
     for progress, _ in rounds(algorithm, task, theta=theta, draws=draws):

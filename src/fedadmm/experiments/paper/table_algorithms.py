@@ -14,12 +14,12 @@ import torch
 from fedadmm.algorithms import ALGORITHMS, FedADMM, FedPD
 from fedadmm.core.algorithm import Algorithm, Message
 from fedadmm.core.errors import InputError
-from fedadmm.core.participation import Devices, Uniform
+from fedadmm.core.participation import Uniform
 from fedadmm.core.round import Assignment
-from fedadmm.core.seeds import stream
 from fedadmm.experiments.demands import check_everyone
 from fedadmm.experiments.paper.preset import Preset, WorkedOut
 from fedadmm.learning.quadratics import NO_BUFFERS, Quadratics, heterogeneous
+from fedadmm.theory.instances import drawn
 from fedadmm.theory.walk import rounds
 
 NUM_CLIENTS, DIMENSION, NUM_ROUNDS, RHO = 10, 6, 300, 0.3
@@ -61,15 +61,12 @@ class Sizes(NamedTuple):
 
 def distance(algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, participation: float) -> str:
     """Return how far theta is from the minimiser after the rounds; "refused" where the method needs everyone."""
-    rule, devices = Uniform(participation), Devices(NUM_CLIENTS)
+    rule = Uniform(participation)
     try:
         check_everyone(algorithm, rule)
     except InputError:
         return "refused"
-    draws = (
-        rule.select(t, devices=devices, generator=stream(0, "participation", t))
-        for t in range(1, NUM_ROUNDS + 1)
-    )
+    draws = drawn(rule, num_clients=NUM_CLIENTS, rounds=NUM_ROUNDS)
     theta = torch.zeros(DIMENSION, dtype=torch.float64)
     for progress, _ in rounds(algorithm, task, theta=theta, draws=draws):
         theta = progress.server.theta
