@@ -6,10 +6,10 @@ import torch
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.data.examples import Examples
-from fedadmm.learning.evaluation import Loss
+from fedadmm.learning import derivatives
+from fedadmm.learning.evaluation import Loss, batches
 from fedadmm.learning.flat import FlatModel
 
-CHUNK = 1000  # examples that are in memory at once
 DENSE_UP_TO = 200  # parameters whose Hessian is made in full
 TOLERANCE = 1e-12  # of the residual of conjugate gradients, relative
 
@@ -26,14 +26,8 @@ class Curvature:
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Return the Hessian of f at w times v."""
-        self._model.load(w)
-        ahead, product = self._model.split(v), self._l2 * v
         self._evaluations += self.num_examples
-        for slopes, share in self._slopes():
-            along = sum((slope * part).sum() for slope, part in zip(slopes, ahead, strict=True))
-            found = torch.autograd.grad(along, self._model.parameters)  # type: ignore[arg-type]
-            product = product.add(torch.cat([part.reshape(-1) for part in found]), alpha=share)
-        return product
+        return derivatives.hessian_product(self._model, self._parts(w), direction=v, l2=self._l2)
 
     def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
         """Return x with (H + rho I) x = v, for the Hessian H of f at w."""
@@ -44,23 +38,20 @@ class Curvature:
         return torch.linalg.solve(hessian, v)
 
     def _hessian(self, w: Vector) -> torch.Tensor:
-        self._model.load(w)
-        hessian = self._l2 * torch.eye(len(w), dtype=w.dtype, device=w.device)
+        parameters, identity = self._model.parameters, torch.eye(len(w), dtype=w.dtype, device=w.device)
+        hessian = self._l2 * identity
         self._evaluations += len(w) * self.num_examples
-        for slopes, share in self._slopes():
-            flat = torch.cat([slope.reshape(-1) for slope in slopes])
-            rows = torch.autograd.grad(
-                flat, self._model.parameters, torch.eye(len(w)).to(flat), is_grads_batched=True
-            )
-            hessian.add_(torch.cat([part.reshape(len(w), -1) for part in rows], dim=1), alpha=share)
+        for part in self._parts(w):
+            slopes = derivatives.flat(torch.autograd.grad(part, parameters, create_graph=True))
+            rows = torch.autograd.grad(slopes, parameters, identity, is_grads_batched=True)
+            hessian.add_(torch.cat([row.reshape(len(w), -1) for row in rows], dim=1))
         return hessian
 
-    def _slopes(self) -> Iterator[tuple[tuple[torch.Tensor, ...], float]]:
-        """Yield the gradient of each chunk of the examples, to be differentiated again, and the chunk's share."""
-        for inputs, targets in zip(*(part.split(CHUNK) for part in self._examples), strict=True):
-            value = self._loss(self._model.module(inputs), targets)
-            slopes = torch.autograd.grad(value, self._model.parameters, create_graph=True)
-            yield slopes, len(targets) / self.num_examples
+    def _parts(self, w: Vector) -> Iterator[torch.Tensor]:
+        """Yield the share of each chunk of the examples in the mean loss at w."""
+        self._model.load(w)
+        for inputs, targets in batches(self._examples):
+            yield self._loss(self._model.module(inputs), targets) * (len(targets) / self.num_examples)
 
 
 def conjugate_gradients(product: Callable[[Vector], Vector], v: Vector) -> Vector:

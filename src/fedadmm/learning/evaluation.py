@@ -14,7 +14,7 @@ Metric = Callable[
     [torch.Tensor, torch.Tensor], torch.Tensor
 ]  # of (outputs, targets): a mean over the examples
 
-BATCH = 1000
+BATCH = 1000  # examples that are in memory at once
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,8 @@ import torch
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples
-from fedadmm.learning.evaluation import BATCH, Loss
+from fedadmm.learning import derivatives
+from fedadmm.learning.evaluation import Loss, batches
 from fedadmm.learning.flat import FlatModel, channels_last
 
 
@@ -22,24 +23,12 @@ class Landscape:
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         """Return f(w) and its gradient."""
-        value, gradient = self.decay / 2 * float(w.double().square().sum()), self.decay * w
-        for part in self._parts(w):
-            gradient = gradient + self._flat(torch.autograd.grad(part, self._model.parameters))
-            value += float(part.detach())
-        return value, gradient
+        ridge = self.decay / 2 * float(w.double().square().sum()), self.decay * w
+        return derivatives.value_and_gradient(self._model, self._parts(w), start=ridge)
 
     def hessian_product(self, w: Vector, direction: Vector) -> Vector:
         """Return the Hessian at w times a direction."""
-        steps = self._model.split(direction)
-        product = self.decay * direction
-        for part in self._parts(w):
-            slopes = torch.autograd.grad(part, self._model.parameters, create_graph=True)
-            along = torch.stack(
-                [(slope * step).sum() for slope, step in zip(slopes, steps, strict=True)]
-            ).sum()
-            turned = torch.autograd.grad(along, self._model.parameters, materialize_grads=True)
-            product = product + self._flat(turned)
-        return product
+        return derivatives.hessian_product(self._model, self._parts(w), direction=direction, l2=self.decay)
 
     def _parts(self, w: Vector) -> Iterator[torch.Tensor]:
         module, num_examples = self._model.module, len(self.examples.targets)
@@ -48,10 +37,7 @@ class Landscape:
         training = module.training
         module.eval()
         try:
-            for inputs, targets in zip(*(part.split(BATCH) for part in self.examples), strict=True):
+            for inputs, targets in batches(self.examples):
                 yield self._loss(module(channels_last(inputs)), targets) * (len(targets) / num_examples)
         finally:
             module.train(training)
-
-    def _flat(self, tensors: tuple[torch.Tensor, ...]) -> Vector:
-        return torch.cat([tensor.reshape(-1) for tensor in tensors])

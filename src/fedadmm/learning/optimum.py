@@ -1,5 +1,6 @@
 """The optimum of a convex federation, from scipy in float64, and how far a model is from it."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.data.examples import Examples
+from fedadmm.learning import derivatives
 from fedadmm.learning.evaluation import Loss
 from fedadmm.learning.flat import FlatModel, independent_copy
 from fedadmm.learning.stack_gradients import loss_of_each
@@ -54,10 +56,9 @@ class Objective:
 
     def value_and_gradient(self, w: Array) -> tuple[float, Array]:
         """Return the objective and its gradient."""
-        value, gradient = 0.5 * self.l2 * float(w @ w), self.l2 * torch.from_numpy(w)
-        for part in self._parts(w):
-            gradient += self._flat(torch.autograd.grad(part, self._model.parameters))
-            value += float(part.detach())
+        point = torch.from_numpy(w)
+        ridge = 0.5 * self.l2 * float(w @ w), self.l2 * point
+        value, gradient = derivatives.value_and_gradient(self._model, self._parts(point), start=ridge)
         return value, gradient.numpy()
 
     def gradient(self, w: Array) -> Array:
@@ -66,25 +67,20 @@ class Objective:
 
     def hessian_product(self, w: Array, direction: Array) -> Array:
         """Return the Hessian at w times a direction."""
-        ahead = self._model.split(torch.from_numpy(direction))
-        product = self.l2 * torch.from_numpy(direction)
-        for part in self._parts(w):
-            slopes = torch.autograd.grad(part, self._model.parameters, create_graph=True)
-            along = sum((slope * step).sum() for slope, step in zip(slopes, ahead, strict=True))
-            product += self._flat(torch.autograd.grad(along, self._model.parameters))  # type: ignore[arg-type]
-        return product.numpy()
+        parts = self._parts(torch.from_numpy(w))
+        product: Array = derivatives.hessian_product(
+            self._model, parts, direction=torch.from_numpy(direction), l2=self.l2
+        ).numpy()
+        return product
 
-    def _parts(self, w: Array) -> Any:
-        self._model.load(torch.from_numpy(w))
+    def _parts(self, w: Vector) -> Iterator[torch.Tensor]:
+        self._model.load(w)
         for inputs, targets, shares in zip(
             *(part.split(CHUNK) for part in (*self._examples, self._shares)), strict=True
         ):
             outputs = self._model.module(inputs.double())
             numbers = targets.double() if targets.is_floating_point() else targets
             yield (self._losses(outputs, numbers) * shares).sum()
-
-    def _flat(self, tensors: Any) -> torch.Tensor:
-        return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 class Optimum:

@@ -1,0 +1,36 @@
+"""Derivatives of an objective that comes in parts, such as the shares of chunks of examples in a mean loss."""
+
+from collections.abc import Iterable
+
+import torch
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.learning.flat import FlatModel
+
+Parts = Iterable[torch.Tensor]  # their sum is the objective at the model's weights
+
+
+def value_and_gradient(
+    model: FlatModel, parts: Parts, *, start: tuple[float, Vector]
+) -> tuple[float, Vector]:
+    """Return the sum of the parts and its gradient, on top of a term of which both are known."""
+    value, gradient = start
+    for part in parts:
+        gradient = gradient + flat(torch.autograd.grad(part, model.parameters))
+        value += float(part.detach())
+    return value, gradient
+
+
+def hessian_product(model: FlatModel, parts: Parts, *, direction: Vector, l2: float) -> Vector:
+    """Return the Hessian of the sum of the parts and of l2/2 |w|^2 times a direction."""
+    steps, product = model.split(direction), l2 * direction
+    for part in parts:
+        slopes = torch.autograd.grad(part, model.parameters, create_graph=True)
+        along = torch.stack([(slope * step).sum() for slope, step in zip(slopes, steps, strict=True)]).sum()
+        product = product + flat(torch.autograd.grad(along, model.parameters, materialize_grads=True))
+    return product
+
+
+def flat(tensors: Iterable[torch.Tensor]) -> Vector:
+    """Return tensors in the shapes of the parameters as one vector."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
