@@ -157,17 +157,17 @@ def warn_of_rise(
     If rho > (1 + sqrt 5) L, every f_i is smooth with L = rho / (1 + sqrt 5) too, and with this L the lemma bounds a
     rise by the errors of the local solves alone: (1 + sqrt 5)/2 + 8 times their sum over rho. No L need be known.
     """
-    past = [record for record in history if _number(record, "share_seen") >= 1]
+    past = [record for record in history if record.number("share_seen") >= 1]
     if not past:
         return
     last, value = past[-1], numbers["lagrangian"]
-    rise = value - _number(last, "lagrangian")
+    rise = value - last.number("lagrangian")
     if rise <= 16 * torch.finfo(float_type).eps * abs(value):
         return
     visits = sum(len(record.clients) for record in history[last.round - 1 :])
-    error = max(numbers["largest_error"], _number(last, "largest_error"))
+    error = max(numbers["largest_error"], last.number("largest_error"))
     explained = visits * error * ((1 + math.sqrt(5)) / 2 + 8) / rho
-    risen = [_number(b, "lagrangian") > _number(a, "lagrangian") for a, b in pairwise(past)]
+    risen = [b.number("lagrangian") > a.number("lagrangian") for a, b in pairwise(past)]
     facts = (round, rise, last.round, explained)
     if rise > explained and not any(risen[-1:]):
         logger.warning(
@@ -181,8 +181,3 @@ def warn_of_rise(
             "local solves explain up to %.3g",
             *facts,
         )
-
-
-def _number(record: Record, key: str) -> float:
-    value = record.metrics.get(key)
-    return math.nan if value is None else value

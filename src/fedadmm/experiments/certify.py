@@ -1,6 +1,5 @@
 """A run's certificates against Theorem 1: its conditions, its constants, its bound, and what was measured."""
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,7 +45,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
     smoothness = of_task(simulation.task, w=theta, buffers=simulation.progress.buffers)
     conditions = [_rho(experiment, smoothness), _eta(experiment)]
     facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
-    later = [record for record in certified if _of(record, "share_seen") > 1 - 1e-9]
+    later = [record for record in certified if record.number("share_seen") > 1 - 1e-9]
     num_clients = simulation.task.data.num_clients
     facts |= _measured(certified, later, num_clients, experiment)
     failing = [condition.text for condition in conditions if not condition.holds]
@@ -86,7 +85,7 @@ def _measured(
     drawn = experiment.certificate.clients
     remark = "" if drawn == "all" else f", estimated on {drawn} clients each"
     shown = [certified[0], *later[:1], certified[-1]]
-    gaps = ", ".join(f"{_of(r, 'V') / num_clients:.3g} as round {r.round} began" for r in shown)
+    gaps = ", ".join(f"{r.number('V') / num_clients:.3g} as round {r.round} began" for r in shown)
     return {
         "certified": f"{len(certified)} rounds{remark}; in {len(later)} everyone had been seen before",
         "V / m": gaps,
@@ -95,7 +94,7 @@ def _measured(
 
 
 def _largest_error(certified: list[Record]) -> float:
-    return max(_of(record, "largest_error") for record in certified)
+    return max(record.number("largest_error") for record in certified)
 
 
 class _Bounds:
@@ -139,8 +138,8 @@ class _Bounds:
     def _start(self) -> float:
         first = self._certified
         return theorem_1_from_start(
-            lagrangian=_of(first[0], "lagrangian"),
-            gradients=_of(first[0], "V_w"),  # at t = 0 w_i = theta and y_i = 0
+            lagrangian=first[0].number("lagrangian"),
+            gradients=first[0].number("V_w"),  # at t = 0 w_i = theta and y_i = 0
             epsilon=_largest_error(first),
             **self._on(first),
         )
@@ -158,7 +157,7 @@ class _Bounds:
 
     def _later(self, later: list[Record]) -> tuple[float, float]:
         bound = theorem_1(
-            lagrangian=_of(later[0], "lagrangian"), epsilon=_largest_error(later), **self._on(later)
+            lagrangian=later[0].number("lagrangian"), epsilon=_largest_error(later), **self._on(later)
         )
         return self._mean(later), bound
 
@@ -171,7 +170,7 @@ class _Bounds:
         }
 
     def _mean(self, rounds: list[Record]) -> float:
-        return sum(_of(record, "V") for record in rounds) / len(rounds) / self._num_clients
+        return sum(record.number("V") for record in rounds) / len(rounds) / self._num_clients
 
 
 def _p_min(experiment: Experiment, records: list[Record], num_clients: int) -> tuple[float, str]:
@@ -197,8 +196,3 @@ def _lowest(simulation: Simulation) -> tuple[float, str]:
     ]
     total = sum(share * value for share, value in zip(shares, values, strict=True))
     return float(total), "the optimum that scipy finds"
-
-
-def _of(record: Record, key: str) -> float:
-    value = record.metrics.get(key)
-    return math.nan if value is None else value

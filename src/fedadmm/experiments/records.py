@@ -47,6 +47,11 @@ class Record:
                 del table[key]
         return table | metrics
 
+    def number(self, key: str) -> float:
+        """Return a metric, NaN where the round has none."""
+        value = self.metrics.get(key)
+        return math.nan if value is None else value
+
     @classmethod
     def from_json(cls, table: dict[str, Any]) -> "Record":
         """Return the record that `to_json` made a table of."""
