@@ -29,11 +29,6 @@ class Smoothness(NamedTuple):
         return f"{self.value:.4g} ({self.kind}: {self.how})"
 
 
-def of_quadratics(hessians: torch.Tensor) -> float:
-    """Return the largest |eigenvalue| of the Hessians, [client, d, d]: exact."""
-    return float(torch.linalg.eigvalsh(hessians.double()).abs().max())
-
-
 def of_linear_model(inputs: torch.Tensor, *, curvature: float, bias: bool = True) -> float:
     """Return curvature x lambda_max(X^T X) / n for the mean loss of scores X w (+ b) over one client's n inputs.
 
