@@ -12,7 +12,7 @@ from fedadmm.core.algorithm import LocalProblem
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.paper.analysis import means_over_draws
 from fedadmm.learning.quadratics import Quadratics
-from fedadmm.theory import constants, theorem_1, theorem_1_from_start
+from fedadmm.theory import Setting, constants, theorem_1, theorem_1_from_start
 from fedadmm.theory.instances import coins, lowest_value, random_quadratics, random_start
 from fedadmm.theory.lemmas import lemma_1, lemma_2, lemma_3
 from fedadmm.theory.walk import walk
@@ -42,10 +42,10 @@ def test_the_constants_by_hand() -> None:
     # rho = 4, L = 1, p_min = 1/2: c_1 = (1 - 1/2)/2, c_2 = 3 x 17 + 2 (1 + 2/16), c_3 = 3 + 1 + 213 x 20/8.
     c_1, c_2, c_3 = constants(rho=4.0, smoothness=1.0, p_min=0.5)
     assert (c_1, c_2, c_3) == pytest.approx((0.25, 53.25, 4 + 213 * 2.5))
-    common = {"rho": 4.0, "smoothness": 1.0, "p_min": 0.5, "num_clients": 2, "rounds": 10, "lowest": 1.0}
-    assert theorem_1(lagrangian=3.0, **common) == pytest.approx(213 * 2 / 20)
+    setting = Setting(rho=4.0, smoothness=1.0, p_min=0.5, num_clients=2, lowest=1.0)
+    assert theorem_1(setting, rounds=10, lagrangian=3.0) == pytest.approx(213 * 2 / 20)
     # And 6 of squared gradients at the start: 213 (4/4 + 1/2) + 8 / (16 x 1/2) = 320.5 times 6.
-    from_start = theorem_1_from_start(lagrangian=3.0, gradients=6.0, **common)
+    from_start = theorem_1_from_start(setting, rounds=10, lagrangian=3.0, gradients=6.0)
     assert from_start == pytest.approx(213 * 2 / 20 + 320.5 * 6 / 20)
 
 
@@ -57,7 +57,7 @@ def test_a_rho_that_is_too_small_is_refused() -> None:
 
 
 # Two clients that pull in opposite ways: f_1 = (w - 1)^2 / 2 and f_2 = (w + 1)^2 / 2, with their minimiser at 0.
-OPPOSITE = {"rho": 4.0, "smoothness": 1.0, "p_min": 1.0, "num_clients": 2, "lowest": 1.0}
+OPPOSITE = Setting(rho=4.0, smoothness=1.0, p_min=1.0, num_clients=2, lowest=1.0)
 
 
 def _opposite() -> Quadratics:
@@ -76,11 +76,11 @@ def test_theorem_1_fails_from_t_0() -> None:
     assert gaps[0].item() == pytest.approx(2)
     for rounds in (1, 10, 50):
         mean = float(gaps[:rounds].mean()) / 2
-        assert mean > theorem_1(lagrangian=float(values[0]), rounds=rounds, **OPPOSITE) == 0
-        assert mean <= theorem_1_from_start(lagrangian=1.0, gradients=2.0, rounds=rounds, **OPPOSITE)
+        assert mean > theorem_1(OPPOSITE, rounds=rounds, lagrangian=float(values[0])) == 0
+        assert mean <= theorem_1_from_start(OPPOSITE, rounds=rounds, lagrangian=1.0, gradients=2.0)
         # As it holds: from the round at which both have been seen, with the Lagrangian of that round.
         later = float(gaps[1 : 1 + rounds].mean()) / 2
-        assert later <= theorem_1(lagrangian=float(values[1]), rounds=rounds, **OPPOSITE)
+        assert later <= theorem_1(OPPOSITE, rounds=rounds, lagrangian=float(values[1]))
 
 
 @dataclass(frozen=True)

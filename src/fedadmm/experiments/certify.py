@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.build import simulation_of
@@ -10,7 +10,7 @@ from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulation import Simulation
-from fedadmm.theory.bounds import constants, smallest_rho, theorem_1, theorem_1_from_start
+from fedadmm.theory.bounds import Setting, smallest_rho, theorem_1, theorem_1_from_start
 from fedadmm.theory.smoothness import Smoothness, of_task
 
 
@@ -109,24 +109,26 @@ class _Bounds:
         certified: list[Record],
     ) -> None:
         self._smoothness, self._certified = smoothness, certified
-        self._num_clients = simulation.task.data.num_clients
         # With "seen", theta is the mean of fewer u_i at first, of which the analysis says nothing.
         self._from_start = getattr(experiment.algorithm, "eta", None) != "seen"
-        self._p_min, self._how = _p_min(experiment, records, self._num_clients)
-        self._lowest, self._lowest_how = _lowest(simulation)
-        self._common: dict[str, Any] = {
-            "rho": float(experiment.algorithm.rho),  # type: ignore[attr-defined]
-            "smoothness": smoothness.value,
-            "p_min": self._p_min,
-        }
+        num_clients = simulation.task.data.num_clients
+        p_min, self._p_min_how = _p_min(experiment, records, num_clients)
+        lowest, self._lowest_how = _lowest(simulation)
+        self._setting = Setting(
+            rho=float(experiment.algorithm.rho),  # type: ignore[attr-defined]
+            smoothness=smoothness.value,
+            p_min=p_min,
+            num_clients=num_clients,
+            lowest=lowest,
+        )
 
     def facts(self, later: list[Record]) -> dict[str, str]:
         """Return the constants, and each mean beside its bound."""
-        c_1, c_2, c_3 = constants(**self._common)
+        c_1, c_2, c_3 = self._setting.constants
         mean, bound = self._later(later)
         facts = {
-            "p_min": f"{self._p_min:.4g}, {self._how}",
-            "f*": f"{self._lowest:.6g}, {self._lowest_how}",
+            "p_min": f"{self._setting.p_min:.4g}, {self._p_min_how}",
+            "f*": f"{self._setting.lowest:.6g}, {self._lowest_how}",
             "c_1, c_2, c_3": f"{c_1:.4g}, {c_2:.4g}, {c_3:.4g}",
             f"from round {later[0].round}": f"mean of V / m {mean:.4g}, bound {bound:.4g}",
         }
@@ -136,12 +138,12 @@ class _Bounds:
         return facts
 
     def _start(self) -> float:
-        first = self._certified
+        first = self._certified[0]
         return theorem_1_from_start(
-            lagrangian=first[0].number("lagrangian"),
-            gradients=first[0].number("V_w"),  # at t = 0 w_i = theta and y_i = 0
-            epsilon=_largest_error(first),
-            **self._on(first),
+            self._on(self._certified),
+            rounds=_length(self._certified),
+            lagrangian=first.number("lagrangian"),
+            gradients=first.number("V_w"),  # at t = 0 w_i = theta and y_i = 0
         )
 
     def sentence(self, later: list[Record]) -> str:
@@ -156,21 +158,18 @@ class _Bounds:
         )
 
     def _later(self, later: list[Record]) -> tuple[float, float]:
-        bound = theorem_1(
-            lagrangian=later[0].number("lagrangian"), epsilon=_largest_error(later), **self._on(later)
-        )
-        return self._mean(later), bound
+        lagrangian = later[0].number("lagrangian")
+        return self._mean(later), theorem_1(self._on(later), rounds=_length(later), lagrangian=lagrangian)
 
-    def _on(self, rounds: list[Record]) -> dict[str, Any]:
-        length = rounds[-1].round - rounds[0].round + 1
-        return self._common | {
-            "num_clients": self._num_clients,
-            "rounds": length,
-            "lowest": self._lowest,
-        }
+    def _on(self, rounds: list[Record]) -> Setting:
+        return self._setting._replace(epsilon=_largest_error(rounds))
 
     def _mean(self, rounds: list[Record]) -> float:
-        return sum(record.number("V") for record in rounds) / len(rounds) / self._num_clients
+        return sum(record.number("V") for record in rounds) / len(rounds) / self._setting.num_clients
+
+
+def _length(rounds: list[Record]) -> int:
+    return rounds[-1].round - rounds[0].round + 1
 
 
 def _p_min(experiment: Experiment, records: list[Record], num_clients: int) -> tuple[float, str]:

@@ -4,13 +4,14 @@ t      rounds done: the paper counts rounds from 0       L  the smoothness of ev
 V^t    the optimality gap of equation 7                  epsilon_i  the squared error of a local solve (equation 6)
 """
 
-from fedadmm.theory.bounds import Constants, constants, theorem_1, theorem_1_from_start
+from fedadmm.theory.bounds import Constants, Setting, constants, theorem_1, theorem_1_from_start
 from fedadmm.theory.lagrangian import Certificate, Gap, Share, certificate_of, share
 
 __all__ = [
     "Certificate",
     "Constants",
     "Gap",
+    "Setting",
     "Share",
     "certificate_of",
     "constants",

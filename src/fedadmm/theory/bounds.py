@@ -39,52 +39,40 @@ def constants(*, rho: float, smoothness: float, p_min: float) -> Constants:
     return Constants(c_1, c_2, c_3)
 
 
-def theorem_1(
-    *,
-    rho: float,
-    smoothness: float,
-    p_min: float,
-    num_clients: int,
-    rounds: int,
-    lagrangian: float,
-    lowest: float,
-    epsilon: float = 0.0,
-) -> float:
+class Setting(NamedTuple):
+    """What the bounds are told of a run."""
+
+    rho: float
+    smoothness: float  # L
+    p_min: float
+    num_clients: int  # m
+    lowest: float  # f*, at most the sum of all f_i anywhere
+    epsilon: float = 0.0  # the largest squared error of a local solve, epsilon_max
+
+    @property
+    def constants(self) -> Constants:
+        """The constants of Theorem 1."""
+        return constants(rho=self.rho, smoothness=self.smoothness, p_min=self.p_min)
+
+
+def theorem_1(setting: Setting, *, rounds: int, lagrangian: float) -> float:
     """Return the bound on the mean of V^t / m over `rounds` rounds, the first of which met this Lagrangian.
 
-    It holds if every client was visited before that round. lowest: f*, at most the sum of all f_i anywhere.
-    epsilon: the largest squared error of a local solve, epsilon_max.
+    It holds if every client was visited before that round.
     """
-    c_1, c_2, c_3 = constants(rho=rho, smoothness=smoothness, p_min=p_min)
-    room = lagrangian - lowest + num_clients * epsilon / (2 * smoothness)
+    c_1, c_2, c_3 = setting.constants
+    num_clients, epsilon = setting.num_clients, setting.epsilon
+    room = lagrangian - setting.lowest + num_clients * epsilon / (2 * setting.smoothness)
     return c_2 / c_1 * room / (num_clients * rounds) + c_3 * epsilon
 
 
-def theorem_1_from_start(
-    *,
-    rho: float,
-    smoothness: float,
-    p_min: float,
-    num_clients: int,
-    rounds: int,
-    lagrangian: float,
-    lowest: float,
-    gradients: float,
-    epsilon: float = 0.0,
-) -> float:
+def theorem_1_from_start(setting: Setting, *, rounds: int, lagrangian: float, gradients: float) -> float:
     """Return a bound on the same mean that holds from w_i = theta^0 and y_i = 0 on; docs/THEORY.md has the proof.
 
     gradients: the sum of |grad f_i(theta^0)|^2, the squared error of the duals that nobody has solved for yet.
     """
-    c_1, c_2, _ = constants(rho=rho, smoothness=smoothness, p_min=p_min)
-    start = c_2 / c_1 * (4 / rho + 1 / (2 * smoothness)) + 8 / (rho**2 * p_min)
-    return start * gradients / (num_clients * rounds) + theorem_1(
-        rho=rho,
-        smoothness=smoothness,
-        p_min=p_min,
-        num_clients=num_clients,
-        rounds=rounds,
-        lagrangian=lagrangian,
-        lowest=lowest,
-        epsilon=epsilon,
-    )
+    c_1, c_2, _ = setting.constants
+    rho = setting.rho
+    start = c_2 / c_1 * (4 / rho + 1 / (2 * setting.smoothness)) + 8 / (rho**2 * setting.p_min)
+    later = theorem_1(setting, rounds=rounds, lagrangian=lagrangian)
+    return start * gradients / (setting.num_clients * rounds) + later

@@ -12,7 +12,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.seeds import stream
 from fedadmm.experiments.paper.preset import Preset, WorkedOut
 from fedadmm.learning.quadratics import Quadratics, heterogeneous
-from fedadmm.theory.bounds import constants, theorem_1, theorem_1_from_start
+from fedadmm.theory.bounds import Setting, constants, theorem_1, theorem_1_from_start
 from fedadmm.theory.inexact import Accuracy, InexactQuadratics
 from fedadmm.theory.instances import coins, lowest_value, random_quadratics, random_start
 from fedadmm.theory.lemmas import Inequality, lemma_1, lemma_2, lemma_3
@@ -104,15 +104,14 @@ def means_over_draws(
     exact, rho = random_quadratics(seed)
     task, num_clients = solved_to(exact, lambda i, t: epsilon, seed=seed), len(exact.targets)
     theta = random_start(task, seed) if theta is None else theta
-    common = {
-        "rho": rho,
-        "smoothness": task.smoothness,
-        "p_min": p_min,
-        "num_clients": num_clients,
-        "rounds": rounds,
-        "lowest": lowest_value(task),
-        "epsilon": epsilon,
-    }
+    setting = Setting(
+        rho=rho,
+        smoothness=task.smoothness,
+        p_min=p_min,
+        num_clients=num_clients,
+        lowest=lowest_value(task),
+        epsilon=epsilon,
+    )
     rows = []
     for draw in range(NUM_DRAWS):
         draws = coins(
@@ -124,10 +123,10 @@ def means_over_draws(
         rows.append(
             (
                 float(gaps[begin : begin + rounds].mean()),
-                theorem_1(lagrangian=values[begin], **common),  # type: ignore[arg-type]
+                theorem_1(setting, rounds=rounds, lagrangian=values[begin]),
                 float(gaps[:rounds].mean()),
-                theorem_1(lagrangian=values[0], **common),  # type: ignore[arg-type]
-                theorem_1_from_start(lagrangian=values[0], gradients=gradients, **common),  # type: ignore[arg-type]
+                theorem_1(setting, rounds=rounds, lagrangian=values[0]),
+                theorem_1_from_start(setting, rounds=rounds, lagrangian=values[0], gradients=gradients),
             )
         )
     return Means(*torch.tensor(rows, dtype=torch.float64).mean(dim=0).tolist())
