@@ -16,6 +16,7 @@ from safetensors.torch import save
 from torch import nn
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.lines import read_lines
 from fedadmm.engine import Choice
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
@@ -102,10 +103,11 @@ class RunFolder:
             raise InputError(f"{self.path}: experiment.toml cannot be read: {error}; restore it") from error
 
     def read_records(self) -> list[dict[str, Any]]:
-        """Return the lines of rounds.jsonl, but for a last one that was never finished."""
-        text = (self.path / "rounds.jsonl").read_text() if (self.path / "rounds.jsonl").exists() else ""
+        """Return the lines of rounds.jsonl, none if it is not there."""
         try:
-            return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+            return read_lines(self.path / "rounds.jsonl")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
         except ValueError as error:
             raise InputError(f"{self.path}: rounds.jsonl is damaged: {error}; run makes it again") from error
 

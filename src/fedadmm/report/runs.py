@@ -1,7 +1,5 @@
 """What a report knows of a run: its folder, nothing else."""
 
-import json
-import re
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.lines import read_lines
 from fedadmm.report.metrics import ACCURACY, DISTANCE, Metric
 
 COUNTED = ("round", "bytes_up", "gradient_evaluations", "seconds")  # what a report adds up
@@ -84,9 +83,7 @@ def read_run(path: Path) -> RunData:
     """Read a run folder."""
     try:
         experiment = tomllib.loads((path / "experiment.toml").read_text())
-        # A line that a kill cut in half has no end; the store still has its round.
-        lines = re.findall(r"(.*)\n", (path / "rounds.jsonl").read_text())
-        rounds = [json.loads(line) for line in lines]
+        rounds = read_lines(path / "rounds.jsonl")
     except FileNotFoundError as error:
         raise InputError(f"{path} is no run folder: it has no {Path(error.filename).name}") from error
     except (OSError, ValueError) as error:
