@@ -77,13 +77,14 @@ class Federation:
             self.refusals.add(client)
             return []
         state = disk.states.get(journal.acknowledged)
+        assignment = Assignment(client, mail.round, 1)
         visit, new = visit_client(
             self._algorithm,
             mail.download,
-            client=client,
+            assignment,
             state=state,
             initial=self._world.theta,
-            problem=self._world.task.problem(Assignment(client, mail.round, 1), buffers=mail.buffers),
+            problem=self._world.task.problem(assignment, buffers=mail.buffers),
         )
         kept = {} if state is None else {journal.acknowledged: state}
         self.disks[client] = Disk(answered(disk.journal, mail.request), {**kept, number: new})

@@ -85,19 +85,17 @@ class Tally(NamedTuple):
 def visit_client(
     algorithm: Algorithm[Any, Any, Any],
     download: Any,
+    assignment: Assignment,
     *,
-    client: int,
     state: Message | None,
     initial: Vector,
     problem: Problem,
-    hears: bool = True,
-    sends: bool = True,
 ) -> tuple[Visit, Message]:
     """Run one client's update; `state` is what it returned last time, None if it never took part."""
     newcomer = state is None
     if state is None:
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
-    if hears:
+    if assignment.hears:
         state = algorithm.receive(download, state)
     before = problem.effort().buffers.floats
     upload, state = algorithm.client_update(download, state, problem)
@@ -105,7 +103,7 @@ def visit_client(
     after = effort.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
-    return Visit(client, upload, effort, newcomer, finite, silent=not sends), state
+    return Visit(assignment.client, upload, effort, newcomer, finite, silent=not assignment.sends), state
 
 
 def run_round(

@@ -83,12 +83,10 @@ class Home:
             visit, state = visit_client(
                 setup.algorithm,
                 download,
-                client=assignment.client,
+                assignment,
                 state=self._state(assignment.client),
                 initial=setup.initial,
                 problem=setup.task.problem(assignment, buffers=buffers),
-                hears=assignment.hears,
-                sends=assignment.sends,
             )
             effort = visit.effort._replace(buffers=NOTHING)
             reports.append(Report(visit.client, effort, visit.newcomer, visit.finite, visit.silent))

@@ -54,12 +54,10 @@ class SerialEngine:
             visit, state = visit_client(
                 self._algorithm,
                 download,
-                client=assignment.client,
+                assignment,
                 state=self._store.get(assignment.client),
                 initial=self._initial,
                 problem=self._task.problem(assignment, buffers=buffers),
-                hears=assignment.hears,
-                sends=assignment.sends,
             )
             if visit.finite:
                 self._store.stage(assignment.round, assignment.client, state)

@@ -88,11 +88,10 @@ class Setup:
         visit, state = visit_client(
             self.algorithm,
             download,
-            client=client,
+            job.assignment,
             state=state,
             initial=self.initial,
             problem=problem,
-            hears=job.assignment.hears,
         )
         scalars = self.slots[job.slot].write(visit.upload)
         if visit.finite and file is not None:

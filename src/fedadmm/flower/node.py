@@ -90,7 +90,7 @@ class Node:
             visit, state = visit_client(
                 self._algorithm,
                 download,
-                client=self.client,
+                assignment,
                 state=None if kept is None else kept.state,
                 initial=self._initial(content, download),
                 problem=self._task.problem(assignment, buffers=buffers),

@@ -68,12 +68,10 @@ def rounds(
             visit_client(
                 algorithm,
                 algorithm.download(progress.server),
-                client=assignment.client,
+                assignment,
                 state=states.get(assignment.client),
                 initial=theta,
                 problem=task.problem(assignment, buffers=NO_BUFFERS),
-                hears=assignment.hears,
-                sends=assignment.sends,
             )
             for assignment in hearing(algorithm, assignments, applied=applied)
         ]
