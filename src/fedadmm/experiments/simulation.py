@@ -32,6 +32,7 @@ from fedadmm.learning.flat import independent_copy
 from fedadmm.learning.local import Local
 from fedadmm.learning.models import ModelFunction, build
 from fedadmm.learning.task import FederatedData, LearningTask
+from fedadmm.learning.workload import Workload
 from fedadmm.state.disk import Kinds, kinds_of
 from fedadmm.state.memory import MemoryStore
 
@@ -64,14 +65,14 @@ class Simulation:
         clock: Clock | None = None,
         open_store: OpenStore | None = None,
     ) -> None:
-        self.algorithm, self._data, self._local, self._seed = algorithm, data, local, seed
-        self._untouched = stream(seed, "work")  # for a rule that draws nothing
+        self.algorithm, self._data, self._seed = algorithm, data, seed
         self._participation = participation_from(participation)
         self._participation.check(data.num_clients)
         check_everyone(algorithm, self._participation)
         facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
         self._devices = Devices(data.num_clients, facts)
         local.check(data.num_clients, facts=facts)
+        self._workload = Workload(local, seed=seed, facts=facts)
         if algorithm.plain_sgd_only:
             local.check_plain(type(algorithm).__name__)
         if faults is not None and engine == "ray":
@@ -109,7 +110,7 @@ class Simulation:
             data=data,
             sent=(algorithm.download(server), upload, begin.buffers),
             participation=self._participation,
-            assign=self._assignment,
+            assign=self._workload.assignment,
             local=local,
             faults=faults,
             engine=engine,
@@ -237,13 +238,7 @@ class Simulation:
         computing = who_computes(
             self.algorithm, ids, num_clients=self._data.num_clients, seed=self._seed, round=round
         )
-        return [self._assignment(round, client, sends=sends) for client, sends in computing]
-
-    def _assignment(self, round: int, client: int, *, sends: bool = True) -> Assignment:
-        work = self._local.work
-        drawn = stream(self._seed, "work", round, client) if work.draws else self._untouched
-        gradients = self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts)
-        return Assignment(client, round, work.epochs(client, generator=drawn), gradients, sends=sends)
+        return [self._workload.assignment(round, client, sends=sends) for client, sends in computing]
 
     def model(self) -> nn.Module:
         """Return a copy of the network with the server's weights and buffers."""

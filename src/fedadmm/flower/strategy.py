@@ -24,6 +24,7 @@ from fedadmm.flower.roster import Roster, reason
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import Form, ModelWire, Parcel, Wire, make_wire
 from fedadmm.learning.flat import FlatModel
+from fedadmm.learning.workload import Workload
 
 Evaluation = Callable[[Vector, Buffers], dict[str, float]]
 
@@ -64,6 +65,7 @@ class AlgorithmStrategy(Strategy):
         self._participation = Uniform(settings.fraction_train)
         self._participation.check(settings.num_clients)
         settings.local.check(settings.num_clients)
+        self._workload = Workload(settings.local, seed=settings.seed)
         self._roster = Roster(
             federation=checkpoint.federation,
             description=self.form.description,
@@ -174,19 +176,17 @@ class AlgorithmStrategy(Strategy):
 
     def _request(self, kind: str, client: int, node: int, *, round: int, config: ConfigRecord) -> Message:
         server, buffers = self.progress.server, self.progress.buffers
-        work = self.settings.local.work
-        epochs = work.epochs(client, generator=stream(self.settings.seed, "work", round, client))
-        gradients = self.settings.local.gradients_of(client, seed=self.settings.seed, facts={})
+        asked = self._workload.assignment(round, client)
         applied = self._checkpoint.applied(client)
         facts: dict[str, Any] = {
             "server-round": round,
             "client-id": client,
-            "epochs": epochs,
+            "epochs": asked.epochs,
             "number": self._collection.number,
             "applied": applied,
             "federation": self._checkpoint.federation,
             "integers": buffers.integers.tolist(),
-            **({} if gradients is None else {"gradients": gradients}),
+            **({} if asked.gradients is None else {"gradients": asked.gradients}),
         }
         content = RecordDict(
             {
