@@ -35,9 +35,12 @@ class Roster:
                 log(INFO, "Waiting for nodes: %d of %d (min-available-nodes) are there", told, at_least)
             time.sleep(POLL)
 
-    def client(self, node: int) -> int | None:
-        """Return the client of a node, None if it is not known."""
-        return self._clients.get(node)
+    def asked_of(self, requests: Iterable[Message], reply: Message) -> str:
+        """Return the client of a failed request: an error that the SuperLink made does not name the node."""
+        for request in requests:
+            if request.metadata.message_id == reply.metadata.reply_to_message_id:
+                return str(self._clients.get(request.metadata.dst_node_id))
+        return "unknown"
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         if not nodes:

@@ -203,7 +203,8 @@ class AlgorithmStrategy(Strategy):
         found = []
         for message in replies:
             if message.has_error():
-                log(WARNING, "Client %s failed: %s", self._asked_of(message), reason(message))
+                client = self._roster.asked_of(self._sent, message)
+                log(WARNING, "Client %s failed: %s", client, reason(message))
                 continue
             try:
                 visit = self._visit(message)
@@ -243,10 +244,3 @@ class AlgorithmStrategy(Strategy):
 
     def _evaluated(self, progress: Progress) -> dict[str, float]:
         return {} if self._evaluation is None else self._evaluation(progress.server.theta, progress.buffers)
-
-    def _asked_of(self, reply: Message) -> str:
-        """Return the client of a failed request: an error that the SuperLink made does not name the node."""
-        for message in self._sent:
-            if message.metadata.message_id == reply.metadata.reply_to_message_id:
-                return str(self._roster.client(message.metadata.dst_node_id))
-        return "unknown"
