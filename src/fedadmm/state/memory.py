@@ -30,8 +30,7 @@ class MemoryStore:
         )
 
     def stage(self, round: int, client: int, state: Message) -> None:
-        """Hold a state until its round is committed, in memory of its own."""
-        state = _rebuilt(state, [_own(field) for field in state])
+        """Hold a state until its round is committed."""
         if self.float_type is not None:
             state = _rebuilt(state, [narrowed(field, self.float_type) for field in state])
         self._staged[client] = state
@@ -74,10 +73,3 @@ class MemoryStore:
 
 def _rebuilt(state: Message, fields: list[Any]) -> Message:
     return type(state)(*fields)
-
-
-def _own(field: Any) -> Any:
-    """Return a field in no more memory than it needs: a row of a stack would keep the whole stack."""
-    if isinstance(field, torch.Tensor) and field.untyped_storage().nbytes() > field.nbytes:
-        return field.clone()
-    return field
