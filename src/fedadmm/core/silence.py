@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.core.errors import InputError
-from fedadmm.core.round import Assignment, Buffers
+from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 
 
@@ -36,12 +35,3 @@ def hearing(
         return assignments
     heard = set(applied)
     return [assignment._replace(hears=assignment.client in heard) for assignment in assignments]
-
-
-def check_silence(algorithm: Algorithm[Any, Any, Any], buffers: Buffers) -> None:
-    """Refuse buffers where clients go on alone: each would need its own."""
-    if algorithm.silence is not None and any(part.numel() for part in buffers):
-        raise InputError(
-            f"{type(algorithm).__name__}'s clients go on alone between communications, and the model's buffers (batch "
-            "normalisation) would reach them all the same; use a model without buffers"
-        )

@@ -15,6 +15,7 @@ from fedadmm.core.round import Assignment, Buffers, Progress
 from fedadmm.core.store import Store
 from fedadmm.core.timing import ROUNDING, Rounds, TimedRounds, Timing
 from fedadmm.experiments.asynchronous import AsynchronousRounds, Sent
+from fedadmm.experiments.demands import check_clock
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.traces import fleet_of
 from fedadmm.learning.local import Local
@@ -45,7 +46,7 @@ def clockwork_of(
     """Return what drives the rounds, given what is sent: the download, the upload, and buffers both ways."""
     if clock is None:
         return None
-    _check(clock, algorithm, faults=faults, engine=engine)
+    check_clock(clock, algorithm, faults=faults, engine=engine)
     download, upload, buffers = map(num_bytes, sent)
     timing = Timing(
         fleet_of(clock, seed=seed, num_clients=data.num_clients),
@@ -91,31 +92,6 @@ def rounds_on(
     for record in history:  # not sum(): it rounds otherwise than one round after the other
         now += record.simulated_seconds or 0.0
     return TimedRounds(timing, deadline=clock.deadline, late=clock.late, now=now)
-
-
-def _check(clock: Clock, algorithm: Algorithm[Any, Any, Any], *, faults: Faults | None, engine: str) -> None:
-    """Refuse what would never end, or could not be done."""
-    if algorithm.silence is not None:
-        raise InputError(
-            f"{type(algorithm).__name__} has rounds in which nobody communicates, which no clock times; "
-            "leave out clock"
-        )
-    if algorithm.needs_everyone and (clock.asynchronous is not None or clock.deadline is not None):
-        raise InputError(
-            f"{type(algorithm).__name__} needs every client in every round, and this clock does not wait for all; "
-            "leave out clock.deadline and clock.asynchronous"
-        )
-    if clock.asynchronous is not None and faults is not None:
-        raise InputError("an asynchronous server meets no faults; leave out faults, or clock.asynchronous")
-    if clock.asynchronous is not None and engine == "ray":
-        raise InputError(
-            'engine="ray" averages what an asynchronous server needs one by one; use "workers" with clock.asynchronous'
-        )
-    if faults is not None and clock.deadline is None:
-        raise InputError(
-            "with faults a clock needs a deadline: a server that waits for a lost answer waits for ever; "
-            "set clock.deadline"
-        )
 
 
 def _check_deadline(

@@ -16,8 +16,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.faults import Faults, FaultyPost
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import Assignment, Progress, run_round
-from fedadmm.core.seeds import stream, torch_seed
-from fedadmm.core.silence import check_silence, hearing, who_computes
+from fedadmm.core.seeds import stream
+from fedadmm.core.silence import hearing, who_computes
 from fedadmm.core.store import Store
 from fedadmm.core.threads import one_thread
 from fedadmm.engine import Engine, EngineName, choose, make_engine
@@ -25,12 +25,13 @@ from fedadmm.engine.shared import probe_upload
 from fedadmm.experiments.certificate import CertificateSettings, Certifier, check_certifiable
 from fedadmm.experiments.clients import ClientScores, Weighting, client_weights, weight_in
 from fedadmm.experiments.clocked import clockwork_of, rounds_on
-from fedadmm.experiments.demands import check_everyone, check_model
+from fedadmm.experiments.demands import check_model, check_rules
 from fedadmm.experiments.records import MetricName, Record, has_diverged
-from fedadmm.learning.evaluation import Loss, Metric, accuracy
+from fedadmm.experiments.tasks import make_task
+from fedadmm.learning.evaluation import Loss, Metric
 from fedadmm.learning.flat import independent_copy
 from fedadmm.learning.local import Local
-from fedadmm.learning.models import ModelFunction, build
+from fedadmm.learning.models import ModelFunction
 from fedadmm.learning.task import FederatedData, LearningTask
 from fedadmm.learning.workload import Workload
 from fedadmm.state.disk import Kinds, kinds_of
@@ -66,37 +67,26 @@ class Simulation:
         open_store: OpenStore | None = None,
     ) -> None:
         self.algorithm, self._data, self._seed = algorithm, data, seed
-        self._participation = participation_from(participation)
-        self._participation.check(data.num_clients)
-        check_everyone(algorithm, self._participation)
         facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
         self._devices = Devices(data.num_clients, facts)
-        local.check(data.num_clients, facts=facts)
+        self._participation = participation_from(participation)
+        check_rules(
+            algorithm,
+            participation=self._participation,
+            local=local,
+            devices=self._devices,
+            faults=faults,
+            engine=engine,
+        )
         self._workload = Workload(local, seed=seed, facts=facts)
-        if algorithm.plain_sgd_only:
-            local.check_plain(type(algorithm).__name__)
-        if faults is not None and engine == "ray":
-            raise InputError(
-                'engine="ray" keeps no state from before a lost reply; use "workers" with faults'
-            )
         self.weights = weights = client_weights(weighting, data)
         self._weight = partial(weight_in, weights)
         self._registered = float(data.num_clients if weights is None else weights.sum())
-        has_classes = not data.client(0).targets.is_floating_point()
-        metrics = {**({"accuracy": accuracy} if has_classes else {}), **(metrics or {})}
         with one_thread():
-            self._task = LearningTask(
-                _module(model, data, seed=seed),
-                data,
-                local=local,
-                loss=loss,
-                metrics=metrics,
-                seed=seed,
-                l2=l2,
-                device=device,
+            self._task = make_task(
+                model, data, local=local, loss=loss, l2=l2, metrics=metrics, seed=seed, device=device
             )
             check_model(algorithm, self._task)
-            check_silence(algorithm, self._task.model.buffers())
             self.engine = choose(engine, algorithm, self._task)
             initial = self._task.model.weights.clone()
             server = algorithm.init_server(initial)
@@ -271,15 +261,3 @@ class Simulation:
         state = self._store.get(client)
         own = None if state is None else self.algorithm.own_model(state)
         return self.theta if own is None else own
-
-
-def _module(model: str | nn.Module | ModelFunction, data: FederatedData, *, seed: int) -> nn.Module:
-    if isinstance(model, nn.Module):
-        return independent_copy(model)
-    return build(
-        model,
-        input_shape=tuple(data.client(0).inputs.shape[1:]),
-        num_classes=data.num_classes,  # type: ignore[attr-defined]
-        seed=torch_seed(seed, "model"),
-        like=data.client(0).inputs,
-    )
