@@ -37,8 +37,9 @@ from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.files import load_plan, preset_descriptions
 from fedadmm.experiments.sinks import sinks_from
+from fedadmm.report.gather import list_runs
 from fedadmm.report.methods import methods_of
-from fedadmm.report.runs import find_runs, read_run
+from fedadmm.report.runs import read_run
 from fedadmm.report.section import Section
 from fedadmm.report.table import comparison_markdown, comparison_table
 
@@ -163,7 +164,8 @@ def list_command(out: Out = Path("runs")) -> None:
     console.print(presets)
     console.print(f"algorithms: {', '.join(ALGORITHMS)}")
     console.print(cli_paper.presets_table())
-    runs = find_runs(out) if out.is_dir() else []
+    runs, left_out = list_runs(out)
+    cli_report.tell_left_out(left_out)
     if not runs:
         console.print(f"runs:       none in {out}")
         return

@@ -1,5 +1,6 @@
 """The command that makes a report of runs."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -57,10 +58,15 @@ def report_command(
                 "--mixed sections to give each setting a section:\n" + "\n".join(strangers)
             )
         groups, left_out = groups[:1], [*left_out, *strangers]
-    for sentence in left_out:
-        console.print(f"Left out: {sentence}", soft_wrap=True, markup=False, highlight=False)
+    tell_left_out(left_out)
     page = write_report([_section(group) for group in groups], out, title=title)
     Console().print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
+
+
+def tell_left_out(sentences: Iterable[str]) -> None:
+    """Name the folders that were left out."""
+    for sentence in sentences:
+        console.print(f"Left out: {sentence}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _section(runs: list[RunData]) -> Section:

@@ -58,3 +58,16 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
     result = report(tmp_path)
     assert isinstance(result.exception, InputError)
     assert "give another folder" in str(result.exception)
+
+
+def test_a_damaged_folder_is_named_and_does_not_keep_the_list_from_the_others(tmp_path):
+    write_run(tmp_path / "good-run", [0.1])
+    (write_run(tmp_path / "damaged", [0.1]) / "experiment.toml").write_text("name = ")
+    result = CliRunner().invoke(app, ["list", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "good-run" in result.stdout
+    assert f"Left out: {tmp_path / 'damaged'} cannot be read" in result.stderr
+    (tmp_path / "good-run/rounds.jsonl").unlink()
+    result = CliRunner().invoke(app, ["list", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "runs:       none in " in result.stdout

@@ -1,7 +1,7 @@
 import pytest
 
 from fedadmm import InputError
-from fedadmm.report.gather import by_setting, differences, gather_runs, setting_title
+from fedadmm.report.gather import by_setting, differences, gather_runs, list_runs, setting_title
 from run_folders import write_run
 
 
@@ -30,6 +30,23 @@ def test_what_is_half_written_empty_or_repeated_is_named_and_left_out(tmp_path):
     assert "void is no run folder: it has no experiment.toml" in said
     assert "held is no run folder: it has no experiment.toml" in said
     assert "again repeats a run of the same method and seed" in said
+
+
+def test_a_list_has_runs_that_only_began_and_names_those_that_cannot_be_read(tmp_path):
+    write_run(tmp_path / "again", [0.1])
+    write_run(tmp_path / "begun", [])
+    (write_run(tmp_path / "cut", [0.1]) / "experiment.toml").write_text('name = "x')
+    (write_run(tmp_path / "bytes", [0.1]) / "experiment.toml").write_bytes(b"\xff\xfe")
+    (write_run(tmp_path / "lines", [0.1]) / "rounds.jsonl").write_text('{"round"\n')
+    (write_run(tmp_path / "new", []) / "rounds.jsonl").unlink()
+    (tmp_path / "void").mkdir()
+    write_run(tmp_path / "whole", [0.1])
+    runs, left_out = list_runs(tmp_path)
+    assert [run.path.name for run in runs] == ["again", "begun", "whole"]
+    assert [sentence.split(" cannot be read: ")[0] for sentence in left_out] == [
+        str(tmp_path / name) for name in ("bytes", "cut", "lines")
+    ]
+    assert list_runs(tmp_path / "nowhere") == ([], [])
 
 
 def test_no_run_at_all_is_a_sentence(tmp_path):

@@ -27,12 +27,10 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
             raise InputError(f"there is no folder {path}; give run folders, or a folder of them such as runs")
     runs, left_out = [], []
     for folder in dict.fromkeys(folder for path in paths for folder in _run_folders(path)):
-        try:
-            run = read_run(folder)
-        except InputError as error:
-            left_out.append(str(error))
-            continue
-        if run.rounds:
+        run = _run_or_reason(folder)
+        if isinstance(run, str):
+            left_out.append(run)
+        elif run.rounds:
             runs.append(run)
         else:
             left_out.append(f"{folder} has no finished round")
@@ -42,6 +40,15 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
         where = ", ".join(map(str, paths))
         raise InputError("; ".join([f"there is no run in {where}", *left_out, "make one with fedadmm run"]))
     return Gathered(kept, left_out)
+
+
+def list_runs(folder: Path) -> Gathered:
+    """Return the runs in a folder, in the order of their names; only those that cannot be read are left out."""
+    files = sorted(folder.glob("*/experiment.toml"))
+    found = [_run_or_reason(file.parent) for file in files if (file.parent / "rounds.jsonl").exists()]
+    return Gathered(
+        [run for run in found if isinstance(run, RunData)], [r for r in found if isinstance(r, str)]
+    )
 
 
 def by_setting(runs: Sequence[RunData]) -> list[list[RunData]]:
@@ -66,6 +73,13 @@ def setting_title(run: RunData) -> str:
     clients = data.get("num_clients")
     parts = [data.get("name"), data.get("partition"), None if clients is None else f"{clients} clients"]
     return ", ".join(str(part) for part in parts if part is not None) or "runs"
+
+
+def _run_or_reason(folder: Path) -> RunData | str:
+    try:
+        return read_run(folder)
+    except InputError as error:
+        return str(error)
 
 
 def _setting(run: RunData) -> dict[str, Any]:

@@ -93,15 +93,6 @@ def read_run(path: Path) -> RunData:
     return RunData(path, experiment, rounds)
 
 
-def find_runs(folder: Path) -> list[RunData]:
-    """Return the runs in a folder, in the order of their names."""
-    return [
-        read_run(file.parent)
-        for file in sorted(folder.glob("*/experiment.toml"))
-        if (file.parent / "rounds.jsonl").exists()
-    ]
-
-
 def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
     """Return what a report would stumble over, None if there is nothing."""
     algorithm = experiment.get("algorithm")
