@@ -212,8 +212,8 @@ def main() -> None:
         app()
     except InputError as error:
         _fail(str(error), code=2)
-    except StoppedAtOnce:
-        _fail("stopped at once; the same command goes on from the last whole round", code=130)
+    except StoppedAtOnce as stop:
+        _fail("stopped at once; the same command goes on from the last whole round", code=stop.code)
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:

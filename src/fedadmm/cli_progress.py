@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, and how Ctrl-C ends it."""
+"""What a person sees while a run goes on, and how signals end it."""
 
 import logging
 import signal
@@ -20,27 +20,33 @@ console = Console(stderr=True)
 
 
 class StoppedAtOnce(BaseException):
-    """The second Ctrl-C."""
+    """The second Ctrl-C, or SIGTERM; `code` is what a shell makes of the signal."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        self.code = 128 + number
 
 
 class Interruption:
-    """The first Ctrl-C lets the round end; the second stops at once."""
+    """The first Ctrl-C lets the round end; the second stops at once, and so does SIGTERM."""
 
     def __init__(self) -> None:
         self.asked = False
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch for Ctrl-C, and give its meaning back afterwards."""
-        before = signal.signal(signal.SIGINT, self._on_signal)
+        """Watch for both signals, and give them their meaning back afterwards."""
+        before = {
+            number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, meaning in before.items():
+                signal.signal(number, meaning)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise StoppedAtOnce
+        if self.asked or number == signal.SIGTERM:
+            raise StoppedAtOnce(number)
         self.asked = True
         console.print("[yellow]Finishing this round; Ctrl-C again stops at once, and loses this round only.")
 

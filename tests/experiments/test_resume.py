@@ -147,6 +147,22 @@ def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(
     assert place.result(out) == whole
 
 
+@pytest.mark.parametrize("engine", ["serial", "workers"])
+def test_sigterm_stops_at_once_and_says_how_to_resume(
+    place: RunPlace, whole: Result, out: str, engine: str
+) -> None:
+    options = ("--set", f"engine={engine}", "--set", "workers=2")
+    process = place.start(out, *options, before=_slow_training)
+    wait_for(lambda: place.num_rounds(out) > 0)
+    process.terminate()
+    assert ended(process) == 128 + signal.SIGTERM
+    assert 0 < place.num_rounds(out) < ROUNDS
+    assert "stopped at once; the same command goes on from the last whole round" in place.said
+    assert "Traceback" not in place.said
+    assert place.run(out, *options) == 0
+    assert place.result(out) == whole
+
+
 def test_a_finished_run_is_not_run_again(place: RunPlace, whole: Result) -> None:
     times = {
         file.name: file.stat().st_mtime_ns for file in place.run_folder("whole").iterdir() if file.is_file()

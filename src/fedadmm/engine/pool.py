@@ -151,6 +151,7 @@ def _close(workers: list[_Worker], *, owner: int) -> None:
 
 def _work(connection: Connection, setup: Setup) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and what it means there must not be inherited
     _end_with_parent()
     keep_freed_memory()
     torch.set_num_threads(1)
