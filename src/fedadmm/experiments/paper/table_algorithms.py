@@ -1,10 +1,11 @@
-"""Every algorithm in a table: its file, what its clients keep and send, and where it ends on quadratics.
+"""Every algorithm in a table: its keys, its file, what its clients keep and send, and where it ends on quadratics.
 
 Quadratics of 10 clients in 6 dimensions, with curvatures from 0.1 to 1 and minimisers far apart; a visit is 5 gradient
 steps of 0.2. rho is 0.3 for all that have one, and everything else as it comes.
 """
 
 import inspect
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Uniform
 from fedadmm.core.round import Assignment
 from fedadmm.experiments.demands import check_everyone
+from fedadmm.experiments.experiment import algorithm_to_table
 from fedadmm.experiments.paper.preset import Preset, WorkedOut
 from fedadmm.learning.quadratics import NO_BUFFERS, Quadratics, heterogeneous
 from fedadmm.theory.instances import drawn
@@ -85,6 +87,19 @@ def facts(algorithm: Algorithm[Any, Any, Any], task: Quadratics) -> tuple[str, .
     return (file.name, str(len(file.read_text().splitlines())), *sizes, _who(algorithm))
 
 
+def keys(algorithm: Algorithm[Any, Any, Any]) -> str:
+    """Return what one may write beside the name in [algorithm], each key with its default."""
+    table = algorithm_to_table(type(algorithm)())
+    values = {key: value for key, value in table.items() if key != "name"}
+    return ", ".join(f"{key} = {_toml(value)}" for key, value in values.items())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    return json.dumps(value)
+
+
 def quadratics() -> Quadratics:
     """Return the clients on which the methods are played."""
     return heterogeneous(NUM_CLIENTS, DIMENSION, seed=1, num_steps=5, learning_rate=0.2)
@@ -108,6 +123,7 @@ def table() -> WorkedOut:
         "participation",
         "distance with everyone",
         "distance with a fifth",
+        "keys and their defaults",
     )
     task = quadratics()
     rows = (
@@ -116,6 +132,7 @@ def table() -> WorkedOut:
             *facts(algorithm, task),
             distance(algorithm, task, participation=1.0),
             distance(algorithm, task, participation=FIFTH),
+            keys(algorithm),
         )
         for name, algorithm in methods().items()
     )
