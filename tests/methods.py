@@ -64,6 +64,6 @@ ON_NETWORKS = {name: method for name, method in METHODS.items() if not method.se
 PLAIN = ("fedadmm", "fedadmm, seen, global", "feddyn", "scaffold", "feddyn_auto", "fedpd")
 
 
-def mostly_slow(names: Iterable[str], *, plain: Collection[str] = PLAIN) -> list[Any]:
-    """Return the names as parameters of a test that takes a second each: slow, but for some of every kind."""
-    return [name if name in plain else pytest.param(name, marks=pytest.mark.slow) for name in names]
+def mostly_slow(values: Iterable[Any], *, plain: Collection[Any] = PLAIN) -> list[Any]:
+    """Return the parameters of a test that takes a second each, such as names: slow, but for some of every kind."""
+    return [value if value in plain else pytest.param(value, marks=pytest.mark.slow) for value in values]

@@ -1,4 +1,4 @@
-"""The arrows between packages (DESIGN.md), read off the import statements."""
+"""The arrows between packages (ARCHITECTURE.md), read off the import statements."""
 
 import ast
 import subprocess
@@ -70,6 +70,7 @@ def test_every_package_with_arrows_is_there() -> None:
     assert set(ARROWS) <= set(PACKAGES)
 
 
+@pytest.mark.slow
 def test_importing_the_command_line_starts_no_thread_of_torchs() -> None:
     # A process that forks afterwards, as a fork server does, would leave them behind and wait for them for ever.
     count = "len(os.listdir('/proc/self/task'))"

@@ -27,6 +27,7 @@ def available(request, published):
     return request.param, published(*SOURCES[request.param].files)
 
 
+@pytest.mark.slow
 def test_the_written_moments_are_those_of_the_training_set(available):
     name, folder = available
     data = load(name, data_dir=folder, normalisation="none")

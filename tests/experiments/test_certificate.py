@@ -181,6 +181,7 @@ def test_certify_says_what_the_theorem_asks_for(tmp_path: Path) -> None:
         certify_run(plain)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_verdict(tmp_path: Path) -> None:
     folder = run(_experiment(rounds=12), out=tmp_path).folder.path
     ended = fedadmm("certify", folder, cwd=tmp_path)

@@ -64,6 +64,7 @@ def _flip(file: Path, offset: int) -> None:
     file.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_a_sound_folder_is_well_and_says_what_it_holds(sound: Path, tmp_path: Path) -> None:
     code, said = _fedadmm("check", sound, log=tmp_path / "log")
     assert code == 0, said
@@ -79,6 +80,7 @@ def test_a_sound_folder_is_well_and_says_what_it_holds(sound: Path, tmp_path: Pa
     assert "theta is the mean of the clients' up to" in said
 
 
+@pytest.mark.slow
 def test_a_damaged_state_is_exit_code_2_and_names_the_client(folder: Path) -> None:
     file = folder / "state" / "data.mdb"
     entry = read_layout(file).entries["states"][2]

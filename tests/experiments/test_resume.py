@@ -98,6 +98,7 @@ def test_a_run_killed_at_every_step_ends_with_the_same_bytes(
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 def test_a_line_cut_in_the_middle_and_files_that_are_gone_are_made_again(
     place: RunPlace, whole: Result, out: str
 ) -> None:
@@ -131,6 +132,7 @@ def test_ctrl_c_finishes_the_round_and_says_how_to_resume(place: RunPlace, whole
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(
     place: RunPlace, whole: Result, out: str
 ) -> None:
@@ -147,6 +149,7 @@ def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["serial", "workers"])
 def test_sigterm_stops_at_once_and_says_how_to_resume(
     place: RunPlace, whole: Result, out: str, engine: str
@@ -172,12 +175,14 @@ def test_a_finished_run_is_not_run_again(place: RunPlace, whole: Result) -> None
     assert {name: (place.run_folder("whole") / name).stat().st_mtime_ns for name in times} == times
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_is_extended_is_a_longer_run(place: RunPlace, whole: Result, out: str) -> None:
     assert place.run(out, "--rounds", 4) == 0
     assert place.run(out, "--rounds", ROUNDS) == 0
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 def test_a_second_process_on_the_same_folder_is_refused(place: RunPlace, whole: Result, out: str) -> None:
     first = place.start(out)
     wait_for(lambda: place.num_rounds(out) > 0)
@@ -194,6 +199,7 @@ def test_a_second_process_on_the_same_folder_is_refused(place: RunPlace, whole: 
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [200_000, 3_000_000])
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_afterwards(
     place: RunPlace, whole: Result, limit: int, out: str
@@ -206,6 +212,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_afterwards(
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_is_one_sentence_and_the_run_goes_on_afterwards(
     place: RunPlace, whole: Result, out: str
 ) -> None:
@@ -229,6 +236,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(place: RunPlace) -> Non
     assert "Traceback" not in place.said
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_one_sentence_and_nothing_is_lost(whole: Result) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)

@@ -14,6 +14,7 @@ from fedadmm.federation.commands import Started
 DEPLOY = Path(__file__).parents[2] / "docs" / "DEPLOY.md"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -33,6 +34,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert said.stderr.startswith(f"fedadmm: {sentence}")
 
 
+@pytest.mark.slow
 def test_the_app_is_copied_whole(tmp_path: Path) -> None:
     assert fedadmm("federation", "app", "my-app", cwd=tmp_path).returncode == 0
     copied = {str(path.relative_to(tmp_path / "my-app")) for path in (tmp_path / "my-app").rglob("*.*")}

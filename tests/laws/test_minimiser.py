@@ -1,6 +1,6 @@
 """On heterogeneous quadratics with exact solves, methods with exact books reach the minimiser; others do not.
 
-50 clients, a fifth of them in a round, L = 1, mu = 0.1 (FINDINGS.md).
+50 clients, a fifth of them in a round, L = 1, mu = 0.1.
 """
 
 import numpy as np
@@ -12,6 +12,7 @@ from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto,
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.participation import Uniform
 from fedadmm.theory.instances import drawn
+from methods import mostly_slow
 from play import Play
 from quadratics import Quadratics, heterogeneous
 
@@ -79,13 +80,14 @@ def test_the_closed_form_is_scipys_optimum() -> None:
     assert float(extremes.max()) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.3, 1.0])
 def test_fedpd_with_everyone_reaches_scipys_optimum(rho: float) -> None:
     play = _play(FedPD(rho=rho)).rounds([range(NUM_CLIENTS)] * 150)
     assert np.linalg.norm(_scipys_optimum() - play.theta.numpy()) < 1e-8
 
 
-@pytest.mark.parametrize("rho", [0.3, 1.0, 3.3])
+@pytest.mark.parametrize("rho", mostly_slow([0.3, 1.0, 3.3], plain=[1.0]))
 @pytest.mark.parametrize("name", EXACT_BOOKS)
 def test_exact_books_lead_to_the_minimiser(name: str, rho: float) -> None:
     play = _play(EXACT_BOOKS[name](rho))
@@ -99,6 +101,7 @@ def _stays(play: Play) -> bool:
 
 
 # L = 1, though neither the unit of the problem nor the solver is told: exact, long, and a few steps.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver",
     [{}, {"num_steps": 12, "learning_rate": 0.5}, {"num_steps": 3, "learning_rate": 0.3}],
@@ -161,7 +164,7 @@ def test_even_with_everyone_fedavg_ends_at_the_mean_of_the_local_minimisers() ->
 @pytest.mark.parametrize("newcomer", ["initial", "current"])
 @pytest.mark.parametrize("eta", [1.0, 0.5])
 def test_a_constant_eta_ends_where_its_beginning_led_it(eta: float, newcomer: str) -> None:
-    # Every theta with w_i = theta and y_i = -grad f_i(theta) is a fixed point, whatever its distance (FINDINGS.md):
+    # Every theta with w_i = theta and y_i = -grad f_i(theta) is a fixed point, whatever its distance:
     # the run comes to rest, and not at the minimiser. Ten clients, two in a round, for speed.
     clients = heterogeneous(10, 6, seed=1)
     ends = []

@@ -113,7 +113,7 @@ class _Wrapped:
 
 
 class _DeafToDuals:
-    """A problem whose solver never sees the dual, as in FedLab's SCAFFOLD (FINDINGS.md)."""
+    """A problem whose solver never sees the dual, as in FedLab's SCAFFOLD."""
 
     def __init__(self, problem: Any) -> None:
         self._problem = problem

@@ -42,7 +42,7 @@ def test_the_order_in_which_clients_run_does_not_matter(method: Algorithm, world
 
 
 def test_clients_do_not_share_memory(method: Algorithm, world: World) -> None:
-    # Two vectors that share memory would be one dual for two clients (FL-bench's FedADMM, FINDINGS.md).
+    # Two vectors that share memory would be one dual for two clients (as in FL-bench's FedADMM).
     play = world.play(method).rounds(ROUNDS)
     owners = {client: {t.data_ptr() for t in _vectors(state)} for client, state in play.states.items()}
     owners["server"] = {t.data_ptr() for t in _vectors(play.progress.server)}

@@ -132,6 +132,7 @@ def test_a_flip_in_unused_bytes_changes_nothing(reference: Reference) -> None:
             assert reference.flipped((offset, rng.randrange(1, 256))) == ("content", reference.content)
 
 
+@pytest.mark.slow
 def test_a_flip_anywhere_returns_no_wrong_value(reference: Reference) -> None:
     rng = random.Random(4)
     # A page's header and the pointers behind it are few bytes: half of the flips go there.

@@ -14,7 +14,7 @@ from fedadmm.experiments.simulation import Simulation
 from fedadmm.learning.local import Local
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
-from methods import METHODS
+from methods import METHODS, mostly_slow
 from play import identical
 from worlds import made, network, some_data
 
@@ -106,7 +106,9 @@ def test_bfloat16_halves_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("float_type", [None, torch.bfloat16])
-@pytest.mark.parametrize("method", ["fedadmm, participation", "scaffold", "feddyn", "fedavg"])
+@pytest.mark.parametrize(
+    "method", mostly_slow(["fedadmm, participation", "scaffold", "feddyn", "fedavg"], plain=["scaffold"])
+)
 def test_the_result_does_not_depend_on_the_store(
     method: str, float_type: torch.dtype | None, tmp_path: Path
 ) -> None:
