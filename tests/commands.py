@@ -9,7 +9,7 @@ from pathlib import Path
 def fedadmm(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run `fedadmm` with these arguments in a folder; its width is fixed so that lines are not folded."""
     return subprocess.run(
-        [sys.executable, "-c", "from fedadmm.cli import main; main()", *map(str, arguments)],
+        [sys.executable, "-m", "fedadmm", *map(str, arguments)],
         cwd=cwd,
         env=os.environ | {"COLUMNS": "200"},
         capture_output=True,
