@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fedadmm
-from fedadmm import FedAvg, InputError, Local, federate, load, make_dataset, simulate
+from fedadmm import FedADMM, FedAvg, InputError, Local, federate, load, make_dataset, simulate
 from fedadmm.experiments.files import load_plan
 from fedadmm.experiments.runner import run
 from fedadmm.report.runs import read_run
@@ -29,6 +29,7 @@ def data():
         ({"rounds": 2.5}, "rounds=2.5 is no number of rounds"),
         ({"local": {"epochs": 1}}, "is no local solver; use fedadmm.Local"),
         ({"callbacks": print}, "is no list of functions"),
+        ({"certificate": {"every": 0}, "algorithm": FedADMM()}, "every=0"),
         ({"participation": "0.1"}, "participation='0.1' is a string"),
         ({"engine": "fast"}, "engine='fast' is unknown; use one of workers, serial"),
         ({"device": "gpu"}, 'device="gpu" cannot be used'),
@@ -40,6 +41,20 @@ def test_simulate_says_what_is_wrong(data, change, sentence):
     arguments = {"algorithm": FedAvg(), "model": "softmax_regression", "data": data, "rounds": 1} | change
     with pytest.raises(InputError, match=sentence):
         simulate(**arguments)
+
+
+def test_tables_are_settings_as_in_a_file(data):
+    result = simulate(
+        FedADMM(), model="softmax_regression", data=data, rounds=2, certificate={"every": 2}, engine="serial"
+    )
+    assert [record.metrics["V"] is not None for record in result.history] == [True, False]
+
+
+def test_examples_that_are_no_dataset_yet_are_told_how_to_be():
+    pair = torch.zeros(6, 2), torch.zeros(6)
+    with pytest.raises(InputError, match=r"data of type tuple is no dataset; .* fedadmm.make_dataset"):
+        federate((pair, pair), num_clients=2, partition="iid", seed=0)
+    assert len(make_dataset(pair, pair).test.targets) == 6
 
 
 def test_a_run_that_diverges_warns(data):

@@ -77,7 +77,7 @@ def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | 
     return Dataset(_normalised(train, moments=moments), _normalised(test, moments=moments), 10, groups)
 
 
-def make_dataset(train: Any, *, test: Any = None, groups: np.ndarray | None = None) -> Dataset:
+def make_dataset(train: Any, test: Any = None, *, groups: np.ndarray | None = None) -> Dataset:
     """Return a user's own examples, each part a pair of tensors or arrays or a torch Dataset, as a Dataset."""
     train = as_examples(train)
     test = None if test is None else as_examples(test)

@@ -72,6 +72,10 @@ def federate(
     `partition` is one of PARTITIONS, or a user's function of (labels, num_clients, generator), itself or as
     "package.module:function". Where it settles the number of clients, as "natural" does, num_clients may be None.
     """
+    if not isinstance(dataset, Dataset):
+        raise InputError(
+            f"data of type {type(dataset).__name__} is no dataset; make one of it: fedadmm.make_dataset(train, test)"
+        )
     labels = dataset.train.targets.numpy()
     generator = stream(seed, "partition")
     by_name: dict[Any, Callable[..., Indices]] = {

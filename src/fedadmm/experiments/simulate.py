@@ -9,9 +9,12 @@ import numpy as np
 from torch import nn
 
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.clock import Clock
 from fedadmm.core.errors import InputError
+from fedadmm.core.faults import Faults
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
+from fedadmm.experiments.certificate import CertificateSettings
 from fedadmm.experiments.clients import ClientScores
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulation import Simulation
@@ -21,6 +24,7 @@ from fedadmm.learning.task import FederatedData
 
 Status = Literal["finished", "stopped", "diverged"]
 Callback = Callable[[Record, Simulation], bool | None]
+TABLES: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ def simulate(
     """Train a model over a federation's data and return the result; `options` are those of `Simulation`.
 
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
+    certificate, clock, faults (options): tables as in an experiment's file, such as certificate={"every": 10}.
     callbacks: each is called after every round with its record and the simulation. One that returns True ends the
         run after that round, which counts: callbacks=[lambda record, simulation: record.accuracy > 0.9].
     """
@@ -87,7 +92,7 @@ def simulate(
         local=local if local is not None else Local(),
         participation=participation,
         seed=seed,
-        **options,
+        **{key: _as_settings(key, value) for key, value in options.items()},
     )
     stopped = False
     try:
@@ -105,6 +110,11 @@ def simulate(
     finally:
         simulation.close()
     return Result(simulation, stopped)
+
+
+def _as_settings(key: str, value: Any) -> Any:
+    """Return the settings that a table stands for; other options are themselves."""
+    return TABLES[key](**value) if key in TABLES and isinstance(value, dict) else value
 
 
 def _check_arguments(algorithm: Any, data: Any, rounds: Any, local: Any, callbacks: Any) -> None:
