@@ -43,6 +43,22 @@ def test_examples_keep_the_types_that_they_have():
     assert as_examples(tokens).inputs.dtype == torch.int64
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        *((kind, torch.int64) for kind in ("int16", "int32", "int64")),
+        *((kind, torch.float32) for kind in ("bool", "uint8", "int8", "float16", "float32", "float64")),
+    ],
+)
+def test_whole_inputs_stay_whole_and_all_others_become_floats(given, kept):
+    inputs, targets = np.array([[0, 1], [1, 0]]).astype(given), np.array([0, 1])
+    tensors = torch.from_numpy(inputs), torch.from_numpy(targets)
+    for source in [(inputs, targets), tensors, TensorDataset(*tensors)]:
+        examples = as_examples(source)
+        assert examples.inputs.dtype == kept
+        assert examples.inputs.tolist() == [[0, 1], [1, 0]]
+
+
 def test_fractional_targets_stay_numbers():
     data = make_dataset((np.zeros((2, 1)), np.array([0.5, 1.5])))
     assert data.train.targets.dtype == torch.float32

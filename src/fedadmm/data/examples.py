@@ -9,18 +9,21 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedadmm.core.errors import InputError
 
+_WHOLE = (torch.int16, torch.int32, torch.int64)
+
 
 class Examples(NamedTuple):
     """Inputs and what a model should make of them."""
 
-    inputs: Tensor  # [example, ...], float32
+    inputs: Tensor  # [example, ...], float32, or int64 for whole numbers such as tokens
     targets: Tensor  # [example], int64 for classes, float32 for numbers
 
 
 def as_examples(source: Any) -> Examples:
     """Return a pair of tensors or arrays, or any torch Dataset of (input, target), as Examples.
 
-    Inputs become float32, whole targets int64, other targets float32. An `Examples` keeps the types that it has.
+    Inputs of int16, int32 and int64 stay whole numbers, as int64, and all others, such as images of uint8, become
+    float32; whole targets int64, other targets float32. An `Examples` keeps the types that it has.
     """
     if isinstance(source, Examples):
         return _checked(source)
@@ -34,7 +37,13 @@ def as_examples(source: Any) -> Examples:
         _tensor(part, what=what) for part, what in zip(source, ("inputs", "targets"), strict=True)
     )
     target_type = torch.float32 if targets.is_floating_point() else torch.int64
-    return _checked(Examples(inputs.to(torch.float32), targets.to(target_type)))
+    input_type = torch.int64 if is_whole(inputs) else torch.float32
+    return _checked(Examples(inputs.to(input_type), targets.to(target_type)))
+
+
+def is_whole(inputs: Tensor) -> bool:
+    """Return whether inputs are whole numbers, such as tokens, which are never turned into floats."""
+    return inputs.dtype in _WHOLE
 
 
 def _tensor(part: Any, *, what: str) -> Tensor:

@@ -32,15 +32,15 @@ def simulation_of(
 ) -> Simulation:
     """Return the simulation that an experiment describes; a mistake in it is found here, before any round."""
     data = data_of(experiment, data_dir=data_dir)
-    model = experiment.model
+    model, inputs, float_type = experiment.model, data.client(0).inputs, experiment.data.float_type
     return Simulation(
         experiment.algorithm,
         model=build(
             model.name,
-            input_shape=tuple(data.client(0).inputs.shape[1:]),
+            input_shape=tuple(inputs.shape[1:]),
             num_classes=data.num_classes,
             seed=torch_seed(experiment.seed, "model"),
-            like=data.client(0).inputs,
+            like=inputs if float_type is None else inputs.to(getattr(torch, float_type)),
             **model.options,
         ),
         data=data,

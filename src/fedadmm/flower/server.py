@@ -18,6 +18,7 @@ from fedadmm.flower.node import ModelFunction
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.learning.evaluation import Loss, Metric, accuracy, batches, combined, score
+from fedadmm.learning.fit import check_fit
 from fedadmm.learning.flat import FlatModel
 from fedadmm.learning.models import build
 
@@ -89,7 +90,9 @@ def _evaluation(
     metrics: Mapping[str, Metric],
 ) -> Evaluation:
     network = _network(settings, model)
-    parts = batches(as_examples(test))
+    examples = as_examples(test)
+    check_fit(network, examples, loss=loss, metrics=metrics)
+    parts = batches(examples)
 
     def evaluate(theta: Vector, buffers: Buffers) -> dict[str, float]:
         network.load(theta)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import torch
 
 from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
 from fedadmm.learning.flat import FlatModel
 
 Parts = Iterable[torch.Tensor]  # their sum is the objective at the model's weights
@@ -27,10 +28,20 @@ def hessian_product(model: FlatModel, parts: Parts, *, direction: Vector, l2: fl
     for part in parts:
         slopes = torch.autograd.grad(part, model.parameters, create_graph=True)
         along = torch.stack([(slope * step).sum() for slope, step in zip(slopes, steps, strict=True)]).sum()
-        product = product + flat(torch.autograd.grad(along, model.parameters, materialize_grads=True))
+        product = product + flat(_second(along, model))
     return product
+
+
+def _second(along: torch.Tensor, model: FlatModel) -> tuple[torch.Tensor, ...]:
+    try:
+        return torch.autograd.grad(along, model.parameters, materialize_grads=True)
+    except NotImplementedError as error:
+        raise InputError(
+            f"torch has no second derivative of the model ({error}); use other layers, such as nn.Embedding and a mean "
+            "for nn.EmbeddingBag"
+        ) from error
 
 
 def flat(tensors: Iterable[torch.Tensor]) -> Vector:
     """Return tensors in the shapes of the parameters as one vector."""
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+    return torch.cat([(t.to_dense() if t.is_sparse else t).reshape(-1) for t in tensors])

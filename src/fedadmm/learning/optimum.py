@@ -11,7 +11,7 @@ from torch import nn
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
-from fedadmm.data.examples import Examples
+from fedadmm.data.examples import Examples, is_whole
 from fedadmm.learning import derivatives
 from fedadmm.learning.evaluation import Loss
 from fedadmm.learning.flat import FlatModel, independent_copy
@@ -78,7 +78,7 @@ class Objective:
         for inputs, targets, shares in zip(
             *(part.split(CHUNK) for part in (*self._examples, self._shares)), strict=True
         ):
-            outputs = self._model.module(inputs.double())
+            outputs = self._model.module(inputs if is_whole(inputs) else inputs.double())
             numbers = targets.double() if targets.is_floating_point() else targets
             yield (self._losses(outputs, numbers) * shares).sum()
 
@@ -154,12 +154,14 @@ def is_linear(model: FlatModel, examples: Examples) -> bool:
     generator = torch.Generator().manual_seed(0)
     before, outputs = model.weights.clone(), []
     one, two = (torch.randn(len(before), generator=generator).to(before) for _ in range(2))
+    inputs = examples.inputs[:5].to(before.device)
+    inputs = inputs if is_whole(inputs) else inputs.to(before)
     training = model.module.training
     model.module.eval()
     with torch.no_grad():
         for w in (one, two, 0.25 * one + 0.75 * two):
             model.load(w)
-            outputs.append(model.module(examples.inputs[:5].to(before)))
+            outputs.append(model.module(inputs))
     model.load(before)
     model.module.train(training)
     return torch.allclose(outputs[2], 0.25 * outputs[0] + 0.75 * outputs[1], rtol=1e-4, atol=1e-4)

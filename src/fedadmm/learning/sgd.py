@@ -8,9 +8,10 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Effort
 from fedadmm.core.seeds import stream, torch_seed
-from fedadmm.data.examples import Examples
+from fedadmm.data.examples import Examples, is_whole
 from fedadmm.learning.curvature import Curvature
 from fedadmm.learning.evaluation import Loss
+from fedadmm.learning.fit import out_of_range
 from fedadmm.learning.flat import FlatModel, channels_last
 from fedadmm.learning.local import Local
 from fedadmm.learning.solvers import squared_norm
@@ -173,6 +174,11 @@ class SGDProblem(Curvature):
                 f"client {self._assignment.client} has a batch of one example, on which batch normalisation "
                 f"cannot train; {self._remedy_for_one()}"
             ) from error
+        except IndexError as error:
+            if not is_whole(inputs):
+                raise
+            wrong = out_of_range(inputs, str(error))
+            raise InputError(f"client {self._assignment.client} has a batch of inputs {wrong}") from error
         gradients = torch.autograd.grad(value, self._model.parameters, allow_unused=True)
         self._evaluations += len(targets)
         return value.detach(), [

@@ -204,6 +204,11 @@ def check_stackable(model: FlatModel, loss: Loss, examples: Examples) -> None:
                 f"batch normalisation ({module}) takes statistics over a batch, which padding would spoil, so it "
                 f"cannot be stacked; {_REMEDY}, or GroupNorm"
             )
+        if getattr(module, "max_norm", None) is not None or getattr(module, "sparse", False):
+            raise InputError(
+                f"an embedding with max_norm or sparse ({module}) writes to weights or gradients of one client at a "
+                f"time, so it cannot be stacked; {_REMEDY}"
+            )
     inputs, targets = examples.inputs[:3], examples.targets[:3]
     buffers, chance = model.buffers(), torch.get_rng_state()
     model.module.train()

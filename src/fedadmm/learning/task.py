@@ -14,7 +14,9 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
+from fedadmm.data.federated import PartitionedData
 from fedadmm.learning.evaluation import Loss, Metric, Scores, batches, combined, score
+from fedadmm.learning.fit import check_fit, check_test_inputs, check_whole_inputs
 from fedadmm.learning.flat import FlatModel, independent_copy
 from fedadmm.learning.full_batch import FullBatchProblem
 from fedadmm.learning.landscape import Landscape
@@ -59,7 +61,9 @@ class LearningTask:
         self.data, self._local, self._seed, self._device = data, local, seed, device
         self._loss, self._metrics, self._l2 = loss, metrics, l2
         self._test = [] if data.test is None else batches(self._on_device(data.test))
-        self._try_out(self._on_device(data.client(0)))
+        check_fit(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
+        if data.test is not None:
+            check_test_inputs(self.model, data.test)
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
         """Return a client's problem in a round, on a network with these buffers."""
@@ -83,6 +87,8 @@ class LearningTask:
         self.model.module.train()
         clients = [assignment.client for assignment in assignments]
         examples, starts = joined(self.data, clients)
+        if not isinstance(self.data, PartitionedData):  # of which all was tried before round 1
+            check_whole_inputs(self.model, examples)
         return StackedProblem(
             self.model,
             examples,
@@ -131,6 +137,7 @@ class LearningTask:
         if keys := self._local.beyond_epochs:
             raise InputError(f'a stack runs epochs of SGD, and local has {keys}; use engine="workers"')
         check_stackable(self.model, self._loss, self._on_device(self.data.client(0)))
+        check_whole_inputs(self.model, joined(self.data, [0])[0])
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
@@ -182,37 +189,3 @@ class LearningTask:
 
     def _on_device(self, examples: Examples) -> Examples:
         return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))
-
-    def _try_out(self, examples: Examples) -> None:
-        """Refuse a model that does not fit the data, before anything is written."""
-        inputs, targets = examples.inputs[:2], examples.targets[:2]
-        shape = tuple(inputs.shape)
-        training = self.model.module.training
-        self.model.module.eval()
-        try:
-            with torch.inference_mode():
-                outputs = self.model.module(inputs)
-        except Exception as error:
-            raise InputError(
-                f"the model does not take inputs of shape {shape}: {_first_line(error)}"
-            ) from error
-        self.model.module.train(training)
-        if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
-            got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-            raise InputError(
-                f"the model returns {got} for inputs of shape {shape}; return one row per example"
-            )
-        for name, function in {"loss": self._loss, **self._metrics}.items():
-            try:
-                number = torch.as_tensor(function(outputs, targets)).numel()
-            except Exception as error:
-                raise InputError(
-                    f"the {name} does not take (outputs, targets) of shapes {tuple(outputs.shape)} and "
-                    f"{tuple(targets.shape)}: {_first_line(error)}; correct it, or the model's last layer"
-                ) from error
-            if number != 1:
-                raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
