@@ -70,7 +70,7 @@ def result_of(model: nn.Module, data: Any, *, engine: str = "serial", rounds: in
 
 def test_a_model_that_begins_with_an_embedding_learns_in_every_engine() -> None:
     serial, workers, stacked = (
-        result_of(made(Bag), dealt(), engine=engine, rounds=20) for engine in ("serial", "workers", "stacked")
+        result_of(made(Bag), dealt(), engine=engine, rounds=12) for engine in ("serial", "workers", "stacked")
     )
     one_answer_for_all = (pairs()[1][1] == 0).double().mean()
     assert serial.history[-1].accuracy > 0.9 > 0.7 > one_answer_for_all
@@ -106,8 +106,13 @@ WHOLE_TAKEN = r"inputs are float32, and the model takes whole numbers: give them
         (Bag, torch.Tensor.float, None, f"the {WHOLE_TAKEN}"),
         (Bag, torch.Tensor.byte, None, f"the {WHOLE_TAKEN}"),
         (Bag, None, torch.Tensor.float, f"the test {WHOLE_TAKEN}"),
-        (Bag, lambda tokens: tokens + 1, None, "inputs from 1 to 12: .*; number them from 0, and give"),
-        (Bag, lambda tokens: tokens - 1, None, "inputs from -1 to 10: "),
+        (
+            Bag,
+            lambda tokens: tokens + 1,
+            None,
+            "the model does not take inputs from 1 to 12: .*; number them from 0, and give",
+        ),
+        (Bag, lambda tokens: tokens - 1, None, "the model does not take inputs from -1 to 10: "),
         (lambda: nn.Linear(4, 2), torch.Tensor.float, None, "does not take inputs of shape .2, 5.: mat1"),
     ],
 )
@@ -187,3 +192,36 @@ def test_optimum_and_curvature_of_tokens_are_those_of_their_counts() -> None:
         ),
     ):
         assert torch.allclose(turned(here), there, atol=1e-5), name
+
+
+def test_sparse_gradients_are_those_of_a_dense_embedding() -> None:
+    tasks = [
+        learning_task(made(lambda sparse=sparse: Bag(sparse=sparse)), dealt()) for sparse in (False, True)
+    ]
+    dense, sparse = (task.landscape(0, buffers=task.buffers()) for task in tasks)
+    w = torch.linspace(-1, 1, tasks[0].num_parameters)
+    assert torch.allclose(dense.value_and_gradient(w)[1], sparse.value_and_gradient(w)[1])
+
+
+def test_a_layer_without_a_second_derivative_is_a_sentence() -> None:
+    task = learning_task(made(lambda: nn.EmbeddingBag(12, 2)), dealt())
+    w = task.model.weights.clone()
+    with pytest.raises(InputError, match="torch has no second derivative of the model"):
+        task.landscape(0, buffers=task.buffers()).hessian_product(w, w)
+
+
+@pytest.mark.parametrize("model", [lambda: nn.Linear(5, 2), Bag])
+def test_flowers_server_says_that_its_model_takes_no_whole_numbers(model: Any) -> None:
+    pytest.importorskip("flwr")
+    from fedadmm.flower import FederationSettings
+    from fedadmm.flower.server import _evaluation
+
+    settings = FederationSettings.from_run_config({"num-clients": 4})
+    _, test = pairs()
+    if model is Bag:
+        evaluate = _evaluation(settings, model, test, nn.functional.cross_entropy, {})
+        task = learning_task(made(Bag), dealt())
+        assert evaluate(task.model.weights, task.buffers())["loss"] > 0
+    else:
+        with pytest.raises(InputError, match=NONE_TAKEN):
+            _evaluation(settings, model, test, nn.functional.cross_entropy, {})
