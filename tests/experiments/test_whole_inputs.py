@@ -93,6 +93,11 @@ def test_an_experiment_trains_on_tokens_of_ones_own(tmp_path: Path, monkeypatch:
     assert doubled.theta.dtype == torch.float64
 
 
+def one_too_large(tokens: torch.Tensor) -> torch.Tensor:
+    """Return the tokens with 12 in the last place alone."""
+    return torch.cat([tokens.flatten()[:-1], tokens.new_tensor([12])]).view_as(tokens)
+
+
 NONE_TAKEN = (
     r"the inputs are whole numbers \(int64\), and the model takes none: give them as floats, inputs.float\(\)"
 )
@@ -108,9 +113,9 @@ WHOLE_TAKEN = r"inputs are float32, and the model takes whole numbers: give them
         (Bag, None, torch.Tensor.float, f"the test {WHOLE_TAKEN}"),
         (
             Bag,
-            lambda tokens: tokens + 1,
+            one_too_large,
             None,
-            "the model does not take inputs from 1 to 12: .*; number them from 0, and give",
+            "the model does not take inputs from 0 to 12: .*; number them from 0, and give",
         ),
         (Bag, lambda tokens: tokens - 1, None, "the model does not take inputs from -1 to 10: "),
         (lambda: nn.Linear(4, 2), torch.Tensor.float, None, "does not take inputs of shape .2, 5.: mat1"),
