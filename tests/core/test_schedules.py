@@ -1,6 +1,7 @@
 """Rates as functions of the round, at their boundaries."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,31 @@ def test_a_power_falls_with_the_round() -> None:
         Power(3.0, -1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "arguments", "sentence"),
+    [
+        (Power, (0.1, "x"), "power='x' is no number; use one such as 0.1 or 2"),
+        (Power, (0.1, [2]), "power=[2] is no number"),
+        (Power, (0.1, True), "power=True is no number"),
+        (Power, ("x", 2), "start='x' is no number"),
+        (Step, ("x", 1, 2), "before='x' is no number"),
+        (Step, (1, None, 2), "after=None is no number"),
+        (Step, (1, 1, "x"), "at_round='x' counts rounds; use a whole number such as 20"),
+        (Step, (1, 1, 1.5), "at_round=1.5 counts rounds"),
+        (Step, (1, 1, True), "at_round=True counts rounds"),
+        (Step, (1, 1, 0), "at_round=0 is no round; use a whole number from 1 on"),
+        (Cosine, (1, "x", 3), "end='x' is no number"),
+        (Cosine, (1, 0.5, "x"), "length='x' counts rounds"),
+        (Cosine, (1, 0.5, 1), "length=1 leaves a cosine schedule no room; use at least 2 rounds"),
+        (Constant, ("x",), "value='x' is no number"),
+    ],
+)
+def test_a_schedule_of_what_is_no_number_is_refused(kind: Any, arguments: tuple, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        kind(*arguments)
+    assert sentence in str(caught.value)
+
+
 @pytest.mark.parametrize("rate", [0.5, 1, *SCHEDULES], ids=str)
 def test_a_valid_rate_is_accepted(rate: Rate) -> None:
     check_rate("rho", rate, positive=True)
@@ -91,6 +117,11 @@ def test_a_rate_survives_the_way_to_a_plain_table_and_back(rate: Rate) -> None:
         (
             {"schedule": "step", "before": 1.0},
             "rho has the keys schedule, before; a step schedule has before, after, at_round beside it",
+        ),
+        ({"schedule": ["step"]}, "rho has schedule=['step']; use one of constant, step, cosine"),
+        (
+            {"schedule": "power", "start": 1.0, "power": "x"},
+            "rho: power='x' is no number; use one such as 0.1 or 2",
         ),
     ],
 )

@@ -57,6 +57,20 @@ def test_examples_that_are_no_dataset_yet_are_told_how_to_be():
     assert len(make_dataset(pair, pair).test.targets) == 6
 
 
+@pytest.mark.parametrize("key", ["local.accuracy", "local.learning_rate", "algorithm.rho", "algorithm.eta"])
+@pytest.mark.parametrize(
+    ("schedule", "sentence"),
+    [
+        ({"schedule": "power", "start": 1, "power": "x"}, "power='x' is no number; use one"),
+        ({"schedule": "power", "start": "x", "power": 2}, "start='x' is no number; use one"),
+        ({"schedule": "step", "before": 2, "after": 1, "at_round": 1.5}, "at_round=1.5 counts rounds; use a"),
+    ],
+)
+def test_a_schedule_says_what_is_wrong(key, schedule, sentence):
+    with pytest.raises(InputError, match=f"{key.partition('.')[2]}: {sentence}"):
+        load_plan("digits").experiment("fedadmm", changes={key: schedule})
+
+
 def test_a_run_that_diverges_warns(data):
     with pytest.warns(UserWarning, match="diverged in round 1: no client's update was finite"):
         result = simulate(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TypeAlias
 
 from fedadmm.core.errors import InputError
@@ -12,6 +13,9 @@ class Constant:
     """The same value in every round."""
 
     value: float
+
+    def __post_init__(self) -> None:
+        _check_numbers(value=self.value)
 
     def at(self, round: int) -> float:
         """Return the value in a round, counted from 1."""
@@ -29,6 +33,14 @@ class Step:
     before: float
     after: float
     at_round: int
+
+    def __post_init__(self) -> None:
+        _check_numbers(before=self.before, after=self.after)
+        _check_whole("at_round", self.at_round)
+        if self.at_round < 1:
+            raise InputError(
+                f"at_round={self.at_round} is no round; use a whole number from 1 on, such as 20"
+            )
 
     def at(self, round: int) -> float:
         """Return the value in a round, counted from 1."""
@@ -48,6 +60,8 @@ class Cosine:
     length: int
 
     def __post_init__(self) -> None:
+        _check_numbers(start=self.start, end=self.end)
+        _check_whole("length", self.length)
         if self.length < 2:
             raise InputError(f"length={self.length} leaves a cosine schedule no room; use at least 2 rounds")
 
@@ -69,6 +83,7 @@ class Power:
     power: float
 
     def __post_init__(self) -> None:
+        _check_numbers(start=self.start, power=self.power)
         if not (math.isfinite(self.power) and self.power >= 0):
             raise InputError(
                 f"power={self.power} is out of range; use a finite number of at least 0, such as 2"
@@ -108,3 +123,14 @@ def check_rate(name: str, rate: object, *, positive: bool) -> None:
         if not math.isfinite(value) or value < 0 or (positive and value == 0):
             bound = "greater than 0" if positive else "of at least 0"
             raise InputError(f"{name}={value} is out of range; use a finite number {bound}")
+
+
+def _check_numbers(**values: object) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InputError(f"{name}={value!r} is no number; use one such as 0.1 or 2")
+
+
+def _check_whole(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name}={value!r} counts rounds; use a whole number such as 20")

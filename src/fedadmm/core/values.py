@@ -13,7 +13,7 @@ def rate_from(name: str, value: Any) -> Rate:
         return value
     table = dict(value)
     kind = table.pop("schedule", None)
-    if kind not in SCHEDULES:
+    if not isinstance(kind, str) or kind not in SCHEDULES:
         raise InputError(f"{name} has schedule={kind!r}; use one of {', '.join(SCHEDULES)}")
     schedule = SCHEDULES[kind]
     keys = [field.name for field in fields(schedule)]
@@ -21,7 +21,10 @@ def rate_from(name: str, value: Any) -> Rate:
         raise InputError(
             f"{name} has the keys {', '.join(value)}; a {kind} schedule has {', '.join(keys)} beside it"
         )
-    return schedule(**table)
+    try:
+        return schedule(**table)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def to_plain(value: Any) -> Any:
