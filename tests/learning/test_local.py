@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fedadmm import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.core.participation import FixedEpochs, ListedEpochs, UniformEpochs
+from fedadmm.core.participation import FixedEpochs, ListedEpochs, StragglerEpochs, UniformEpochs
 from fedadmm.core.schedules import Cosine, Step
 from fedadmm.learning.local import Local
+
+STRAGGLERS = {"share": 0.5, "epochs": "1..3", "others": 4}
 
 
 def test_epochs_are_a_number_a_range_or_a_list() -> None:
@@ -15,6 +19,25 @@ def test_epochs_are_a_number_a_range_or_a_list() -> None:
     assert Local(epochs="1..5").work == UniformEpochs(1, 5)
     assert Local(epochs="3..3").work == UniformEpochs(3, 3)
     assert Local(epochs=[2, 1, 4]).work == ListedEpochs((2, 1, 4))
+    assert Local(epochs="5") == Local(epochs=5)
+
+
+def test_stragglers_and_the_others_have_a_number_or_a_range_each() -> None:
+    def work(epochs: int | str, others: int | str) -> Any:
+        return Local(epochs={"share": 0.5, "epochs": epochs, "others": others}).work
+
+    assert work("1..3", 4) == StragglerEpochs(0.5, UniformEpochs(1, 3), FixedEpochs(4))
+    assert work(1, "4..6") == work("1", "4..6") == StragglerEpochs(0.5, FixedEpochs(1), UniformEpochs(4, 6))
+    drawn = [work(1, 4).epochs(0, generator=np.random.default_rng(seed)) for seed in range(20)]
+    assert set(drawn) == {1, 4}
+    assert (work(1, 4).least(0), work("2..4", 3).least(0), work(1, "4..6").mean) == (1, 2, 3.0)
+
+
+def test_a_range_is_saved_as_it_was_written() -> None:
+    table = {"share": 0.4, "epochs": "1..10", "others": 10}
+    assert Local(epochs=table).to_table()["epochs"] == table
+    # The name of a run folder: what it was when the first such run was made.
+    assert Experiment(local={"epochs": table}).hash == "bf37bb8600"
 
 
 def test_a_local_is_a_frozen_value() -> None:
@@ -39,6 +62,26 @@ def test_the_learning_rate_is_that_of_the_round() -> None:
         ({"epochs": "5..1"}, "epochs='5..1' is no range"),
         ({"epochs": "0..3"}, "epochs='0..3' is no range"),
         ({"epochs": "many"}, "epochs='many' is no range"),
+        ({"epochs": 1.5}, "epochs=1.5 is no number of epochs; use a number from 1 on"),
+        ({"epochs": True}, "epochs=True is no number of epochs"),
+        ({"epochs": [1, "x"]}, "epochs='x' is no number of epochs; list a whole number for each client"),
+        (
+            {"epochs": STRAGGLERS | {"share": 1.4}},
+            "epochs: share=1.4 is no share of the clients; use a number",
+        ),
+        ({"epochs": STRAGGLERS | {"share": "x"}}, "epochs: share='x' does not fit"),
+        (
+            {"epochs": STRAGGLERS | {"epochs": "10..1"}},
+            "epochs: epochs='10..1' is no range; use a number from 1 on or a range such as \"1..5\"",
+        ),
+        ({"epochs": STRAGGLERS | {"epochs": 0}}, "epochs: epochs=0 does no work; use a number from 1 on"),
+        ({"epochs": STRAGGLERS | {"others": "x"}}, "epochs: others='x' is no range; use a number from 1 on"),
+        ({"epochs": STRAGGLERS | {"others": [4]}}, "epochs: others=[4] is no number of epochs; use a number"),
+        (
+            {"epochs": STRAGGLERS | {"rest": 4}},
+            "epochs: unknown key 'rest'; the keys are share, epochs, others",
+        ),
+        ({"epochs": {"share": 0.5, "epochs": 1}}, "epochs: others is missing; give it a value"),
         ({"batch_size": 0}, 'batch_size=0 is no batch; use a whole number from 1 on, or "full"'),
         ({"batch_size": "half"}, "batch_size='half' is no batch"),
         ({"batch_size": 2.5}, "batch_size=2.5 is no batch"),

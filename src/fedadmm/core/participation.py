@@ -199,27 +199,28 @@ class UniformEpochs:
 
 @dataclass(frozen=True)
 class StragglerEpochs:
-    """Every client is a straggler with probability `share`, anew in each round, and then draws from a range."""
+    """Every client is a straggler with probability `share`, anew in each round; both have a rule of their own."""
 
     draws: ClassVar[bool] = True
 
     share: float
-    drawn: UniformEpochs
-    others: int
+    stragglers: FixedEpochs | UniformEpochs
+    others: FixedEpochs | UniformEpochs
 
     def epochs(self, client: int, *, generator: np.random.Generator) -> int:
         """Return the number of epochs of a client."""
         is_straggler = generator.random() < self.share
-        return self.drawn.epochs(client, generator=generator) if is_straggler else self.others
+        return (self.stragglers if is_straggler else self.others).epochs(client, generator=generator)
 
     def least(self, client: int) -> int:
         """Return the fewest epochs that a client may be asked for."""
-        return min(self.drawn.low, self.others) if self.share else self.others
+        others = self.others.least(client)
+        return min(self.stragglers.least(client), others) if self.share else others
 
     @property
     def mean(self) -> float:
         """The mean number of epochs over clients and rounds."""
-        return self.share * self.drawn.mean + (1 - self.share) * self.others
+        return self.share * self.stragglers.mean + (1 - self.share) * self.others.mean
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
 """How a client trains: solver, budget, batches, learning rate."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.participation import FixedEpochs, ListedEpochs, StragglerEpochs, UniformEpochs, Work
+from fedadmm.core.participation import Work
 from fedadmm.core.schedules import Rate, at, check_rate
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
+from fedadmm.learning.epochs import Epochs, read_epochs, work_of
 from fedadmm.learning.limits import (
     Accuracy,
     Speed,
@@ -23,40 +23,12 @@ from fedadmm.learning.limits import (
 from fedadmm.learning.solver_names import SolverName, check_solver, names_of, solver_of
 from fedadmm.learning.solvers import solver_named
 
-REMEDY = 'use a number from 1 on, a range such as "1..5", or a list'
-
-
-class Stragglers(Settings):
-    """A share of the clients, drawn anew in each round, that do what they can; the others do all of their epochs."""
-
-    share: float
-    epochs: str  # a range, such as "1..10"
-    others: int
-
-    _check_others = field_validator("others")(at_least_one)
-
-    @field_validator("share")
-    @classmethod
-    def _check_share(cls, value: float) -> float:
-        if not 0 <= value <= 1:
-            raise InputError(f"share={value} is no share of the clients; use a number from 0 to 1")
-        return value
-
-    @field_validator("epochs")
-    @classmethod
-    def _check_range(cls, value: str) -> str:
-        _range(value)
-        return value
-
-
-Epochs = int | str | tuple[int, ...] | Stragglers
-
 
 class Local(Settings):
     """How a client solves its local problem: with which solver, how exactly, and for how long.
 
     epochs: a number, a range such as "1..5" (drawn anew for each client and round), a list, one per client,
-        or {share = 0.4, epochs = "1..10", others = 10}: stragglers, and those that do all of their epochs.
+        or {share = 0.4, epochs = "1..10", others = 10}: stragglers, and the others; each a number or a range.
     batch_size: a number, or "full".
     learning_rate: a number, or a schedule over rounds.
     momentum: of SGD. weight_decay: of every solver.
@@ -83,16 +55,7 @@ class Local(Settings):
     seconds: float | None = None
     speed: Speed | None = None
 
-    @field_validator("epochs", mode="before")
-    @classmethod
-    def _check_epochs(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("epochs")
-    @classmethod
-    def _check_epoch_numbers(cls, value: Epochs) -> Epochs:
-        _work(value)
-        return value
+    _read_epochs = field_validator("epochs", mode="before")(read_epochs)
 
     @field_validator("batch_size", mode="before")
     @classmethod
@@ -146,7 +109,7 @@ class Local(Settings):
     @property
     def work(self) -> Work:
         """The rule behind `epochs`."""
-        return _work(self.epochs)
+        return work_of(self.epochs)
 
     @property
     def beyond_epochs(self) -> str:
@@ -202,21 +165,3 @@ class Local(Settings):
             raise InputError(
                 f'{method} needs plain SGD, and local has solver={min(others)!r}; use "sgd" or "gd"'
             )
-
-
-def _work(epochs: Epochs) -> Work:
-    if isinstance(epochs, Stragglers):
-        return StragglerEpochs(epochs.share, _range(epochs.epochs), epochs.others)
-    if isinstance(epochs, str):
-        return _range(epochs)
-    for number in epochs if isinstance(epochs, tuple) else (epochs,):
-        if number < 1:
-            raise InputError(f"epochs={number} does no work; {REMEDY}")
-    return ListedEpochs(epochs) if isinstance(epochs, tuple) else FixedEpochs(epochs)
-
-
-def _range(text: str) -> UniformEpochs:
-    match = re.fullmatch(r"(\d+)\.\.(\d+)", text)
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise InputError(f"epochs={text!r} is no range; {REMEDY}")
-    return UniformEpochs(int(match[1]), int(match[2]))

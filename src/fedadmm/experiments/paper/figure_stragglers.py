@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fedadmm.experiments.paper.methods import ALGORITHM_1, BASELINES
 from fedadmm.experiments.paper.preset import Cell, Preset, Size
 from fedadmm.experiments.paper.setting import Setting
-from fedadmm.learning.local import Stragglers
+from fedadmm.learning.epochs import Stragglers
 
 METHODS = {"fedadmm": ALGORITHM_1, "fedprox": BASELINES["fedprox"]}
 
