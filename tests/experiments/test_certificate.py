@@ -181,6 +181,27 @@ def test_certify_says_what_the_theorem_asks_for(tmp_path: Path) -> None:
         certify_run(plain)
 
 
+@pytest.mark.parametrize(
+    ("changes", "name", "text"),
+    [
+        (
+            {"clock": {"speed": 100.0, "asynchronous": {"buffer": 2}}},
+            "asynchronous",
+            "the run is asynchronous: its clients work on older thetas, and Theorem 1 says nothing of that",
+        ),
+        ({"faults": {"lose_replies": 0.2}}, "p_min", "so p_min is unknown"),
+        ({"clock": {"speed": 100.0, "deadline": 1000.0, "late": "drop"}}, "p_min", "so p_min is unknown"),
+    ],
+)
+def test_certify_claims_no_bound_where_others_than_those_drawn_are_applied(
+    tmp_path: Path, changes: dict[str, Any], name: str, text: str
+) -> None:
+    facts, sentence = certify_run(run(_experiment(rounds=20, **changes), out=tmp_path).folder.path)
+    assert facts[name].endswith(text)
+    assert sentence == f"Theorem 1 says nothing of this run: {facts[name]}."
+    assert "c_1, c_2, c_3" not in facts
+
+
 @pytest.mark.slow
 def test_the_command_prints_the_verdict(tmp_path: Path) -> None:
     folder = run(_experiment(rounds=12), out=tmp_path).folder.path

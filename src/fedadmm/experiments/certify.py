@@ -43,7 +43,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
     simulation = simulation_of(experiment.replace(engine="serial"), data_dir=data_dir)
     theta = simulation.theta if model is None else model.theta.to(simulation.theta.dtype)
     smoothness = of_task(simulation.task, w=theta, buffers=simulation.progress.buffers)
-    conditions = [_rho(experiment, smoothness), _eta(experiment)]
+    conditions = [_rho(experiment, smoothness), _eta(experiment), *_lapses(experiment, records)]
     facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
     later = [record for record in certified if record.number("share_seen") > 1 - 1e-9]
     num_clients = simulation.task.data.num_clients
@@ -75,6 +75,19 @@ def _eta(experiment: Experiment) -> _Condition:
     if eta == "seen":
         return _Condition("eta", "eta=seen is |S|/m once everyone has been seen", True)
     return _Condition("eta", f"eta={eta} is not |S|/m", False)
+
+
+def _lapses(experiment: Experiment, records: list[Record]) -> list[_Condition]:
+    """Return what keeps the clients that were drawn from being those that a round applies."""
+    clock = experiment.clock
+    if clock is not None and clock.asynchronous is not None:
+        text = "the run is asynchronous: its clients work on older thetas, and Theorem 1 says nothing of that"
+        return [_Condition("asynchronous", text, False)]
+    drops = clock is not None and clock.deadline is not None and clock.late == "drop"
+    if experiment.faults is not None or drops or any(r.lost or r.refused for r in records):
+        text = "not every client that is asked takes part (faults, a deadline, a refused update), so p_min is unknown"
+        return [_Condition("p_min", text, False)]
+    return []
 
 
 def _measured(
@@ -174,9 +187,9 @@ def _length(rounds: list[Record]) -> int:
 
 def _p_min(experiment: Experiment, records: list[Record], num_clients: int) -> tuple[float, str]:
     rule = experiment.participation
-    if isinstance(rule, float) and experiment.faults is None:
+    if isinstance(rule, float):
         return round(rule * num_clients) / num_clients, "the participation"
-    if isinstance(rule, tuple) and experiment.faults is None:
+    if isinstance(rule, tuple):
         return min(rule), "the least likely client's"
     visits = Counter(client for record in records for client in record.clients)
     return min(visits[client] for client in range(num_clients)) / len(records), "observed"
