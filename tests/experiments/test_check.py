@@ -1,6 +1,7 @@
 """`fedadmm check` finds what is wrong with a run folder, and `fedadmm export` takes out what is in it."""
 
 import json
+import re
 import shutil
 import struct
 import sys
@@ -12,11 +13,15 @@ from killed_runs import ended
 from safetensors.torch import load_file
 
 from children import command
+from fedadmm import InputError
+from fedadmm.cli_state import export_command
 from fedadmm.core.books import imbalance
+from fedadmm.experiments.certify import certify_run
 from fedadmm.experiments.check import check_run, findings
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.runner import run
+from fedadmm.report.runs import read_run
 from fedadmm.state.disk import DiskStore, kinds_of
 from fedadmm.state.pages import read_layout
 from methods import METHODS
@@ -192,7 +197,15 @@ def test_promised_books_balance_in_every_world(name: str, weights: tuple[int, ..
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (problem,) = _problems(tmp_path)
-    assert "is no run folder" in problem
+    assert "is no run folder: it has no experiment.toml" in problem
+
+
+def test_a_file_is_no_run_folder_to_anyone_who_opens_one() -> None:
+    path, sentence = Path(__file__), "py is no run folder: it is a file; `fedadmm run` makes one"
+    assert [sentence in problem for problem in _problems(path)] == [True]
+    for open_run in (read_run, certify_run, export_command):
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            open_run(path)
 
 
 def test_export_writes_the_model_and_a_clients_state(sound: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from torch import nn
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.lines import read_lines
+from fedadmm.core.run_folders import no_run_folder
 from fedadmm.engine import Choice
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.records import Record
@@ -85,8 +86,9 @@ class RunFolder:
         """Hold the folder for reading: nobody writes to it meanwhile; it may be on a read-only disk."""
         try:
             handle = (self.path / "lock").open()
-        except FileNotFoundError:
-            raise InputError(f"{self.path} is no run folder: it has no experiment.toml") from None
+        except (FileNotFoundError, NotADirectoryError):
+            lacks = "lock" if (self.path / "experiment.toml").exists() else "experiment.toml"
+            raise no_run_folder(self.path, lacks=lacks) from None
         with handle:
             self._flock(handle, fcntl.LOCK_SH, remedy="wait for it, or give another --out")
             yield

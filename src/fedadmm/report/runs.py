@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.lines import read_lines
+from fedadmm.core.run_folders import no_run_folder
 from fedadmm.report.metrics import ACCURACY, DISTANCE, Metric
 
 COUNTED = ("round", "bytes_up", "gradient_evaluations", "seconds")  # what a report adds up
@@ -84,8 +85,8 @@ def read_run(path: Path) -> RunData:
     try:
         experiment = tomllib.loads((path / "experiment.toml").read_text())
         rounds = read_lines(path / "rounds.jsonl")
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is no run folder: it has no {Path(error.filename).name}") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise no_run_folder(path, lacks=Path(error.filename).name) from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
     if (problem := _problem(experiment, rounds)) is not None:
