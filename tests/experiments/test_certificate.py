@@ -11,6 +11,7 @@ import torch
 
 from commands import fedadmm
 from fedadmm import Experiment, FedADMM, FedAvg, InputError
+from fedadmm.algorithms import SittingOut
 from fedadmm.experiments.build import simulation_of
 from fedadmm.experiments.certificate import KEYS
 from fedadmm.experiments.certify import certify_run
@@ -200,6 +201,24 @@ def test_certify_claims_no_bound_where_others_than_those_drawn_are_applied(
     assert facts[name].endswith(text)
     assert sentence == f"Theorem 1 says nothing of this run: {facts[name]}."
     assert "c_1, c_2, c_3" not in facts
+
+
+def test_certify_names_a_method_that_the_theorem_is_not_about(tmp_path: Path) -> None:
+    sitting_out = run(_experiment(algorithm=SittingOut(inner=CERTIFIABLE)), out=tmp_path).folder.path
+    facts, sentence = certify_run(sitting_out)
+    assert "rho" not in facts
+    assert sentence.startswith(
+        "Theorem 1 says nothing of this run: the theorem is about FedADMM alone, and this is SittingOut"
+    )
+    averaged = run(_experiment(algorithm=FedAvg(), certificate=None), out=tmp_path).folder.path
+    with pytest.raises(InputError, match="is a run of FedAvg, and certificates are for FedADMM and its kin"):
+        certify_run(averaged)
+
+
+def test_one_certified_round_is_told_once(tmp_path: Path) -> None:
+    facts, _ = certify_run(run(_experiment(rounds=1), out=tmp_path).folder.path)
+    assert facts["V / m"].count("as round 1 began") == 1
+    assert facts["certified"] == "1 round; in 0 everyone had been seen before"
 
 
 @pytest.mark.slow

@@ -134,11 +134,16 @@ class Certifier:
         return [int(i) for i in sorted(generator.choice(self._num_clients, size=number, replace=False))]
 
 
+def is_certifiable(kind: type[Any]) -> bool:
+    """Return whether clients of this type keep what the Lagrangian is made of."""
+    return {"w", "y", "rho"} <= set(getattr(kind, "_fields", ()))
+
+
 def check_certifiable(
     settings: CertificateSettings, algorithm: Algorithm[Any, Any, Any], *, kind: type[Any], num_clients: int
 ) -> None:
     """Refuse a method whose clients keep no w, y and rho, and a sample larger than the federation."""
-    if not {"w", "y", "rho"} <= set(getattr(kind, "_fields", ())):
+    if not is_certifiable(kind):
         raise InputError(
             f"{type(algorithm).__name__} has no certificate: its clients do not keep w, y and rho; use fedadmm, or "
             "leave out [certificate]"

@@ -4,12 +4,17 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
+from fedadmm.algorithms import FedADMM
 from fedadmm.core.errors import InputError
 from fedadmm.experiments.build import simulation_of
+from fedadmm.experiments.certificate import is_certifiable
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.simulation import Simulation
+from fedadmm.state.disk import kinds_of
 from fedadmm.theory.bounds import Setting, smallest_rho, theorem_1, theorem_1_from_start
 from fedadmm.theory.smoothness import Smoothness, of_task
 
@@ -34,6 +39,12 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
         experiment = folder.read_experiment()
         records = [Record.from_json(table) for table in folder.read_records()]
         model = folder.read_model()
+    algorithm = experiment.algorithm
+    if not is_certifiable(kinds_of(algorithm, torch.zeros(1))[1]):
+        raise InputError(
+            f"{path} is a run of {type(algorithm).__name__}, and certificates are for FedADMM and its kin, whose "
+            "clients keep w, y and rho; certify a run of fedadmm"
+        )
     certified = [record for record in records if record.metrics.get("lagrangian") is not None]
     if not certified or certified[0].round != 1:
         raise InputError(
@@ -43,7 +54,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
     simulation = simulation_of(experiment.replace(engine="serial"), data_dir=data_dir)
     theta = simulation.theta if model is None else model.theta.to(simulation.theta.dtype)
     smoothness = of_task(simulation.task, w=theta, buffers=simulation.progress.buffers)
-    conditions = [_rho(experiment, smoothness), _eta(experiment), *_lapses(experiment, records)]
+    conditions = [*_of_fedadmm(experiment, smoothness), *_lapses(experiment, records)]
     facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
     later = [record for record in certified if record.number("share_seen") > 1 - 1e-9]
     num_clients = simulation.task.data.num_clients
@@ -55,6 +66,15 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
         return Verdict(facts, f"Theorem 1 says nothing of this run: {'; '.join(failing)}.")
     bounds = _Bounds(experiment, simulation, smoothness, records, certified)
     return Verdict(facts | bounds.facts(later), bounds.sentence(later))
+
+
+def _of_fedadmm(experiment: Experiment, smoothness: Smoothness) -> list[_Condition]:
+    kind = type(experiment.algorithm)
+    if kind is not FedADMM:
+        return [
+            _Condition("method", f"the theorem is about FedADMM alone, and this is {kind.__name__}", False)
+        ]
+    return [_rho(experiment, smoothness), _eta(experiment)]
 
 
 def _rho(experiment: Experiment, smoothness: Smoothness) -> _Condition:
@@ -97,10 +117,11 @@ def _measured(
     assert experiment.certificate is not None
     drawn = experiment.certificate.clients
     remark = "" if drawn == "all" else f", estimated on {drawn} clients each"
-    shown = [certified[0], *later[:1], certified[-1]]
-    gaps = ", ".join(f"{r.number('V') / num_clients:.3g} as round {r.round} began" for r in shown)
+    shown = {r.round: r.number("V") / num_clients for r in (certified[0], *later[:1], certified[-1])}
+    gaps = ", ".join(f"{gap:.3g} as round {round} began" for round, gap in shown.items())
+    rounds = "1 round" if len(certified) == 1 else f"{len(certified)} rounds"
     return {
-        "certified": f"{len(certified)} rounds{remark}; in {len(later)} everyone had been seen before",
+        "certified": f"{rounds}{remark}; in {len(later)} everyone had been seen before",
         "V / m": gaps,
         "epsilon_max": f"{_largest_error(certified):.3g}, the largest error of a solve that was recorded",
     }
