@@ -159,6 +159,32 @@ def test_a_resumed_run_has_the_same_certificates(tmp_path: Path) -> None:
     assert [record.metrics for record in again.history] == [record.metrics for record in once.history]
 
 
+def test_rounds_that_are_there_without_the_certificate_asked_for_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(**changes: Any) -> list[str]:
+        caplog.clear()
+        run(_experiment(**changes), out=tmp_path)
+        return [line for line in caplog.messages if "give another --out" in line]
+
+    assert told(rounds=2, certificate=None) == []
+    assert told(rounds=2)[0].startswith("2 of the 2 rounds that are there already have no certificate")
+    assert told(rounds=4)[0].startswith("2 of the 2 rounds")
+    assert told(rounds=4, certificate=None) == []
+    other = {"seed": 1}
+    assert told(rounds=2, **other) == told(rounds=4, **other) == []
+    (line,) = told(rounds=5, certificate={"clients": 2}, **other)
+    assert line.startswith("the rounds that are there already have certificates of other settings (every=1")
+    assert told(rounds=6, certificate={"every": 3, "clients": 2}, **other)
+    assert told(rounds=6, certificate={"every": 2, "clients": 2}, **other)
+
+
+def test_a_run_that_went_on_without_certificates_is_certified_as_far_as_they_go(tmp_path: Path) -> None:
+    run(_experiment(rounds=4), out=tmp_path)
+    facts, _ = certify_run(run(_experiment(certificate=None), out=tmp_path).folder.path)
+    assert facts["certified"].startswith("4 rounds, with settings that experiment.toml no longer has;")
+
+
 def test_certify_finds_the_mean_below_the_bound(tmp_path: Path) -> None:
     folder = run(_experiment(rounds=20), out=tmp_path).folder.path
     facts, sentence = certify_run(folder)

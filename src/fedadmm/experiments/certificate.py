@@ -154,6 +154,24 @@ def check_certifiable(
         )
 
 
+def warn_of_old_rounds(
+    settings: CertificateSettings, *, before: CertificateSettings | None, history: Sequence[Record]
+) -> None:
+    """Say that the rounds which are there already are not certified as asked, and will not be."""
+    due = history[:: settings.every]
+    lacking = sum(record.metrics.get("share_seen") is None for record in due)
+    if lacking:
+        what = f"{lacking} of the {len(history)} rounds that are there already have no certificate"
+    elif due and before is not None and before != settings:
+        what = f"the rounds that are there already have certificates of other settings ({before})"
+    else:
+        return
+    logger.warning(
+        "%s, and stay as they are: to certify every round as asked, give another --out",
+        what,
+    )
+
+
 def warn_of_rise(
     round: int, numbers: dict[str, float], history: Sequence[Record], *, rho: float, float_type: torch.dtype
 ) -> None:

@@ -114,9 +114,11 @@ def _measured(
     certified: list[Record], later: list[Record], num_clients: int, experiment: Experiment
 ) -> dict[str, str]:
     """Return what was measured, whatever the theorem says of it."""
-    assert experiment.certificate is not None
-    drawn = experiment.certificate.clients
-    remark = "" if drawn == "all" else f", estimated on {drawn} clients each"
+    settings = experiment.certificate
+    if settings is None:  # the run went on without
+        remark = ", with settings that experiment.toml no longer has"
+    else:
+        remark = "" if settings.clients == "all" else f", estimated on {settings.clients} clients each"
     shown = {r.round: r.number("V") / num_clients for r in (certified[0], *later[:1], certified[-1])}
     gaps = ", ".join(f"{gap:.3g} as round {round} began" for round, gap in shown.items())
     rounds = "1 round" if len(certified) == 1 else f"{len(certified)} rounds"

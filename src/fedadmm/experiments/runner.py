@@ -10,8 +10,10 @@ from typing import Literal
 import torch
 
 from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
 from fedadmm.core.store import Store
 from fedadmm.experiments.build import simulation_of
+from fedadmm.experiments.certificate import CertificateSettings, warn_of_old_rounds
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.records import Record, has_diverged, round_of_arrival
@@ -70,6 +72,9 @@ def run(
 
         simulation = simulation_of(experiment, data_dir=data_dir, open_store=open_store)
         held.callback(simulation.close)
+        if experiment.certificate is not None:
+            before = _certificate_before(folder)
+            warn_of_old_rounds(experiment.certificate, before=before, history=simulation.history)
         folder.write_experiment(experiment.replace(rounds=max(experiment.rounds, len(simulation.history))))
         if simulation.engine.reason is not None:
             folder.write_engine(simulation.engine)
@@ -104,6 +109,14 @@ def identity_of(experiment: Experiment) -> dict[str, str]:
     """Return what the bytes of a run depend on."""
     versions = {"fedadmm": version("fedadmm"), "torch": torch.__version__}
     return {"experiment": experiment.hash, **versions, **digests_of(experiment.clock)}
+
+
+def _certificate_before(folder: RunFolder) -> CertificateSettings | None:
+    """Return the certificate's settings in experiment.toml as it is, None also where it cannot be read."""
+    try:
+        return folder.read_experiment().certificate
+    except InputError:
+        return None
 
 
 def has_ended(experiment: Experiment, history: Sequence[Record]) -> bool:
