@@ -12,6 +12,7 @@ import torch
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.experiments import convex
+from fedadmm.experiments.build import simulation_of
 from fedadmm.experiments.convex import (
     DATA,
     METHODS,
@@ -25,6 +26,9 @@ from fedadmm.experiments.convex import (
     slope,
 )
 from fedadmm.experiments.convex_table import broken_promises, rows, theory_rows
+from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.files import load_plan
+from fedadmm.theory.smoothness import of_task
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "convex.json"
@@ -42,6 +46,16 @@ def test_the_page_is_what_the_results_say(tables: ModuleType) -> None:
     text = (ROOT / "docs" / "CONVEX.md").read_text()
     assert tables.filled(text) == text
     assert text.count("| FedHybrid, Newton |") == 4
+
+
+def test_the_experiment_on_the_page_is_the_problem_of_the_preset() -> None:
+    text = (ROOT / "docs" / "CONVEX.md").read_text()
+    shown = Experiment.from_toml(text.split("```toml\n")[1].split("```")[0])
+    preset = load_plan("quadratic").experiment()
+    assert (shown.model, shown.data, shown.metric) == (preset.model, preset.data, preset.metric)
+    simulation = simulation_of(shown.replace(engine="serial"))
+    smoothness = of_task(simulation.task, w=simulation.theta, buffers=simulation.progress.buffers)
+    assert str(smoothness) == "1 (exact: least squares, from the data)"
 
 
 def test_every_cell_is_there_and_of_these_settings() -> None:
