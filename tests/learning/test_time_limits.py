@@ -13,10 +13,12 @@ from fedadmm.learning.local import Local
 
 SPREAD = {"distribution": "log_uniform", "low": 1e-4, "high": 1e-2}
 MIXED = {"sgd": 0.5, "gd": 0.2, "lbfgs": 0.3}
+WITH_OWN = {"sgd": 0.5, "own.solvers:newton": 0.3, "own.solvers:cauchy": 0.2}
 LIMITS: list[dict[str, Any]] = [
     {"solver": "lbfgs"},
     {"solver": ["sgd", "gd", "own.solvers:newton"]},
     {"solver": MIXED},
+    {"solver": WITH_OWN},
     {"accuracy": 1e-3},
     {"accuracy": {"schedule": "power", "start": 1.0, "power": 2}},
     {"accuracy": [0.1, 0.2, 0.3]},
@@ -58,10 +60,11 @@ def test_a_solver_is_one_for_all_one_for_each_or_drawn_by_shares() -> None:
     assert solvers(None, 2) == solvers("sgd", 2) == ["sgd", "sgd"]
     assert solvers("gd", 2) == ["gd", "gd"]
     assert solvers(["gd", "lbfgs"], 2) == ["gd", "lbfgs"]
-    drawn = solvers(MIXED, 1000)
-    assert drawn == solvers(MIXED, 1000)
-    for name, share in MIXED.items():
-        assert drawn.count(name) == pytest.approx(1000 * share, abs=70)  # four sigma
+    for shares in (MIXED, WITH_OWN):
+        drawn = solvers(shares, 1000)
+        assert drawn == solvers(dict(reversed(shares.items())), 1000)
+        for name, share in shares.items():
+            assert drawn.count(name) == pytest.approx(1000 * share, abs=70)  # four sigma
     assert set(solvers({"gd": 1.0}, 50)) == {"gd"}
 
 
@@ -109,7 +112,17 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"solver": ["gd", "bfgs"]}, "solver='bfgs' is unknown"),
         ({"solver": 3}, "solver=3 does not fit"),
         ({"solver": {"sgd": 0.5}}, "shares of solvers are [0.5, 0.0, 0.0]; use numbers from 0 on whose sum"),
-        ({"solver": {"adam": 1.0}}, "unknown key 'adam'; the keys are sgd, gd, lbfgs"),
+        (
+            {"solver": {"adam": 1.0}},
+            "solver='adam' is unknown; use one of sgd, gd, lbfgs, or \"package.module:function\"",
+        ),
+        (
+            {"solver": {"sgd": 0.5, "own:newton": 0.4}},
+            "are [0.5, 0.0, 0.0, 0.4]; use numbers from 0 on whose",
+        ),
+        ({"solver": {"own:newton": "x"}}, "own:newton='x' does not fit"),
+        ({"solver": np.linalg.solve}, 'solver=solve is a function; give its name, as "numpy.linalg:solve"'),
+        ({"solver": ["sgd", lambda: None]}, 'is a function; give its name, as "package.module:function"'),
         ({"accuracy": 0}, "accuracy=0 is out of range; use a finite number greater than 0"),
         ({"accuracy": -1e-3}, "accuracy=-0.001 is out of range"),
         ({"accuracy": [0.1, 0.0]}, "accuracy=0.0 is out of range"),
@@ -159,3 +172,27 @@ def test_what_does_not_fit_the_clients_is_refused(settings: dict[str, Any], sent
     with pytest.raises(InputError) as caught:
         Local(**settings).check(3, facts={"energy": np.array([1.0, 0.0, 2.0])})
     assert sentence in str(caught.value)
+
+
+def test_the_draw_of_a_solver_by_shares_is_what_it_was() -> None:
+    names = [Local(solver=MIXED).solver_of(client, seed=3) for client in range(12)]
+    assert names == [
+        "sgd",
+        "sgd",
+        "sgd",
+        "sgd",
+        "lbfgs",
+        "sgd",
+        "sgd",
+        "lbfgs",
+        "lbfgs",
+        "gd",
+        "lbfgs",
+        "lbfgs",
+    ]
+
+
+def test_a_function_among_the_shares_has_to_exist() -> None:
+    with pytest.raises(InputError, match=r'solver "own\.solvers:(cauchy|newton)"'):
+        Local(solver=WITH_OWN).check(3)
+    Local(solver={"sgd": 1.0, "own.solvers:newton": 0.0}).check(3)

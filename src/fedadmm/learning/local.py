@@ -33,8 +33,8 @@ class Local(Settings):
     learning_rate: a number, or a schedule over rounds.
     momentum: of SGD. weight_decay: of every solver.
     solver: "sgd" (if None), "gd", "lbfgs", "package.module:function" (see fedadmm.learning.solvers), a list, one per
-        client, or shares of the clients such as {sgd = 0.5, gd = 0.2, lbfgs = 0.3}. Other solvers than SGD take
-        gradients over all examples: an epoch is then one such gradient after the first, and one step.
+        client, or shares of the clients such as {sgd = 0.5, gd = 0.2, "package.module:function" = 0.3}. Other solvers
+        than SGD take gradients over all examples: an epoch is then one such gradient after the first, and one step.
     accuracy: epsilon_i; a client stops where |grad L_i|^2 <= epsilon_i (equation 6), which SGD checks after each
         epoch. A number, a schedule such as {schedule = "power", start = 1.0, power = 2}, a list, one per client, or
         {distribution = "log_uniform", low = 1e-4, high = 1e-2}; then `power = 2` lets it fall over rounds, too.
