@@ -273,3 +273,11 @@ def test_a_divergent_descent_is_no_solution() -> None:
     task = SolvedQuadratics(plain.hessians, plain.targets, local=local)
     problem = task.problem(Assignment(0, 1, 1), buffers=NO_BUFFERS)
     assert not problem.solve(start=torch.zeros(1, dtype=torch.float64)).isfinite().all()
+
+
+@pytest.mark.parametrize(("solver", "evaluations"), [("sgd", 4), ("gd", 2 * 10), ("lbfgs", 2 * 10)])
+def test_a_client_takes_one_step_however_short_the_time(solver: str, evaluations: int) -> None:
+    start, dual, centre = _vectors(15)
+    problem = _problem(epochs=3, gradients=0, solver=solver, batch_size=4)
+    problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
+    assert (problem.effort().steps, problem.effort().gradient_evaluations) == (1, evaluations)

@@ -41,6 +41,7 @@ class Local(Settings):
     max_steps: a client stops after so many steps, in the midst of an epoch if need be.
     seconds, speed: a client stops after so many seconds on its simulated device, which takes `speed` gradients of
         single examples a second: a number, a list, one per client, a distribution, or the name of a fact of `devices`.
+        However short the time, it takes one step (SGD: one batch; the others: two gradients over all examples).
         They limit its work and time nothing; what times the rounds is [clock], whose speeds are its own.
     """
 
