@@ -138,6 +138,12 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"accuracy": SPREAD | {"low": 0.0}}, "low=0 is out of range"),
         ({"accuracy": SPREAD | {"power": -2.0}}, "power=-2.0 is out of range"),
         ({"max_steps": 0}, "max_steps=0 is out of range; use a whole number from 1 on"),
+        (
+            {"max_steps": [1, 2]},
+            "max_steps=[1, 2] is no single number; give one for all clients: what may differ",
+        ),
+        ({"seconds": [1.0, 2.0], "speed": 1.0}, "seconds=[1.0, 2.0] is no single number; give one for all"),
+        ({"seconds": SPREAD, "speed": 1.0}, "is no single number; give one for all clients"),
         ({"seconds": 1.0}, "seconds=1.0 means nothing alone; give speed beside it"),
         (
             {"speed": 1.0},

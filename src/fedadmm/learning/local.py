@@ -86,6 +86,17 @@ class Local(Settings):
 
     _read_accuracy = field_validator("accuracy", mode="before")(read_accuracy)
     _read_speed = field_validator("speed", mode="before")(read_speed)
+
+    @field_validator("max_steps", "seconds", mode="before")
+    @classmethod
+    def _check_one_for_all(cls, value: Any, info: Any) -> Any:
+        if isinstance(value, list | tuple | dict):
+            raise InputError(
+                f"{info.field_name}={value!r} is no single number; give one for all clients: "
+                "what may differ between them is speed, by a list or a distribution, or epochs"
+            )
+        return value
+
     _check_max_steps = field_validator("max_steps")(at_least_one)
 
     @field_validator("seconds")
