@@ -61,7 +61,7 @@ METHODS: dict[str, Algorithm[Any, Any, Any]] = {
 }
 # A network has no use for Newton steps, and a stack of clients no Hessians.
 ON_NETWORKS = {name: method for name, method in METHODS.items() if not method.second_order}
-PLAIN = ("fedadmm", "fedadmm, seen, global", "feddyn", "scaffold", "feddyn_auto", "fedpd")
+PLAIN = ("fedadmm", "scaffold", "feddyn_auto", "fedpd")
 
 
 def mostly_slow(values: Iterable[Any], *, plain: Collection[Any] = PLAIN) -> list[Any]:

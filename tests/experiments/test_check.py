@@ -24,7 +24,7 @@ from fedadmm.experiments.runner import run
 from fedadmm.report.runs import read_run
 from fedadmm.state.disk import DiskStore, kinds_of
 from fedadmm.state.pages import read_layout
-from methods import METHODS
+from methods import METHODS, mostly_slow
 from worlds import quadratic_world
 
 
@@ -153,7 +153,7 @@ def _with_another_state(folder: Path, experiment: Experiment) -> int:
     return client
 
 
-@pytest.mark.parametrize("weighting", ["equal", "examples"])
+@pytest.mark.parametrize("weighting", mostly_slow(["equal", "examples"], plain=["examples"]))
 @pytest.mark.parametrize(
     "algorithm", ["fedadmm, participation", "fedadmm, seen, rho rising", "scaffold", "feddyn", "feddyn, seen"]
 )
@@ -208,6 +208,7 @@ def test_a_file_is_no_run_folder_to_anyone_who_opens_one() -> None:
             open_run(path)
 
 
+@pytest.mark.slow
 def test_export_writes_the_model_and_a_clients_state(sound: Path, tmp_path: Path) -> None:
     assert _fedadmm("export", sound, "--out", tmp_path / "m.safetensors", log=tmp_path / "log")[0] == 0
     model = load_file(tmp_path / "m.safetensors")
