@@ -8,6 +8,8 @@ import pytest
 
 from fedadmm.algorithms import FedAvg, FedProx
 from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.paper import PAPER
+from fedadmm.experiments.paper.tuned import with_values
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.tuning import grid, rungs, search
 
@@ -89,3 +91,14 @@ def test_candidates_are_judged_on_held_out_training_examples():
     experiment = Experiment(algorithm=FedAvg(), target=0.9)
     search(experiment, grid(experiment), rounds=4, seeds=[0], run=Runs(accuracy))
     assert set(seen) == {0.2}
+
+
+def test_a_row_that_is_named_after_its_rho_keeps_it():
+    cells = [cell for cell in PAPER["table5"].cells("small") if "fedprox" in (cell.experiment.label or "")]
+    assert len(cells) == 12
+    for cell in cells:
+        values = grid(cell.tuned_as)
+        assert [set(candidate) for candidate in values] == [{"learning_rate"}] * 4
+        assert (
+            cell.experiment.label == f"fedprox_rho{with_values(cell.experiment, values[0]).algorithm.rho:g}"
+        )

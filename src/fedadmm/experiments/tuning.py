@@ -32,8 +32,11 @@ class Trial:
 def grid(
     experiment: Experiment, *, rates: Sequence[float] = LEARNING_RATES, rhos: Sequence[float] = FEDPROX_RHOS
 ) -> list[Values]:
-    """Return the candidates of a method: learning rates, and for FedProx rho too, as in the paper."""
-    if experiment.algorithm_name != "fedprox":
+    """Return the candidates of a method: learning rates, and for FedProx rho too, as in the paper.
+
+    A FedProx under a name of its own, such as fedprox_rho0.1, keeps the rho that it has.
+    """
+    if experiment.algorithm_name != "fedprox" or experiment.label not in (None, "fedprox"):
         return [{"learning_rate": rate} for rate in rates]
     return [{"learning_rate": rate, "rho": rho} for rate in rates for rho in rhos]
 
