@@ -30,13 +30,13 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Deployed) -> None:
     federation = deployed.federation
-    deployed.changes |= {"num-server-rounds": 3}
+    deployed.changes |= {"num-server-rounds": 2}
     federation.make_key("stranger")  # and nobody registers it
     (port,) = free_ports(1)
     stranger = federation.start_node("stranger", port=port, config="partition-id=0 num-partitions=3")
     run = deployed.run()
     deployed.wait(run, seconds=900)
-    assert deployed.rounds() == 3
+    assert deployed.rounds() == 2
     deployed.assert_books_agree()
     deployed.until(lambda: not stranger.alive, seconds=60)
     assert federation.online() == 3
@@ -58,7 +58,7 @@ def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
         deployed.pursue(lambda before=before: deployed.rounds() > before, seconds=600)
         time.sleep(chance.uniform(0, 10))
         deployed.pursue(deployed.kill_server_app, seconds=600)
-    rounds = deployed.rounds() + 2
+    rounds = deployed.rounds() + 1
     deployed.changes |= {"num-server-rounds": rounds}
     deployed.pursue(lambda: deployed.rounds() == rounds, seconds=600)
     deployed.until(lambda: not deployed.unfinished(), seconds=120, every=10.0)
