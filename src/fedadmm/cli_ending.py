@@ -11,34 +11,34 @@ console = Console()
 
 def tell(ended: Run) -> None:
     """Print how a run ended, what it reached and where it is."""
-    done, wanted, folder = len(ended.history), ended.experiment.rounds, ended.folder.path
-    metric = ended.experiment.metric
-    best = score_text(best_of(ended.history, metric), metric)
+    console.print(_sentence(ended), soft_wrap=True)
+
+
+def _sentence(ended: Run) -> str:
+    experiment, done, folder = ended.experiment, len(ended.history), ended.folder.path
+    best = score_text(best_of(ended.history, experiment.metric), experiment.metric)
     reached = best and f", best {best}"
     times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]
     reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
     if ended.status == "diverged":
-        console.print(
+        return (
             f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "
-            f"({ended.experiment.local.learning_rate}) or the server's step. {folder}",
-            soft_wrap=True,
+            f"({experiment.local.learning_rate}) or the server's step. {folder}"
         )
-    elif ended.status == "interrupted":
-        console.print(
-            f"Stopped after {done} of {wanted} rounds{reached}; the same command goes on from there. {folder}",
-            soft_wrap=True,
+    if ended.status == "interrupted":
+        return (
+            f"Stopped after {done} of {experiment.rounds} rounds{reached}; the same command goes on from there. "
+            f"{folder}"
         )
-    elif _nobody_came(ended):
-        assert ended.experiment.clock is not None
-        console.print(
-            f"Learned nothing in {done} rounds: no client ever met clock.deadline={ended.experiment.clock.deadline:g}; "
-            f"raise it, or ask for fewer epochs. {folder}",
-            soft_wrap=True,
+    if _nobody_came(ended):
+        assert experiment.clock is not None
+        return (
+            f"Learned nothing in {done} rounds: no client ever met clock.deadline={experiment.clock.deadline:g}; "
+            f"raise it, or ask for fewer epochs. {folder}"
         )
-    elif ended.rounds_before == done:
-        console.print(f"All {done} rounds are there already{reached}: {folder}", soft_wrap=True)
-    else:
-        console.print(f"Finished {done} rounds{reached}: {folder}", soft_wrap=True)
+    if ended.rounds_before == done:
+        return f"All {done} rounds are there already{reached}: {folder}"
+    return f"Finished {done} rounds{reached}: {folder}"
 
 
 def _nobody_came(ended: Run) -> bool:

@@ -69,16 +69,15 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
 
 
 def _of_fedadmm(experiment: Experiment, smoothness: Smoothness) -> list[_Condition]:
-    kind = type(experiment.algorithm)
-    if kind is not FedADMM:
-        return [
-            _Condition("method", f"the theorem is about FedADMM alone, and this is {kind.__name__}", False)
-        ]
-    return [_rho(experiment, smoothness), _eta(experiment)]
+    algorithm = experiment.algorithm
+    if type(algorithm) is not FedADMM:
+        name = type(algorithm).__name__
+        return [_Condition("method", f"the theorem is about FedADMM alone, and this is {name}", False)]
+    return [_rho(algorithm, smoothness), _eta(algorithm, everyone=experiment.participation == 1.0)]
 
 
-def _rho(experiment: Experiment, smoothness: Smoothness) -> _Condition:
-    rho, least = getattr(experiment.algorithm, "rho", None), smallest_rho(smoothness.value)
+def _rho(algorithm: FedADMM, smoothness: Smoothness) -> _Condition:
+    rho, least = algorithm.rho, smallest_rho(smoothness.value)
     if not isinstance(rho, int | float):
         return _Condition("rho", f"rho changes over rounds ({rho}), the theorem's does not", False)
     holds = rho > least
@@ -87,10 +86,9 @@ def _rho(experiment: Experiment, smoothness: Smoothness) -> _Condition:
     )
 
 
-def _eta(experiment: Experiment) -> _Condition:
-    eta = getattr(experiment.algorithm, "eta", None)
-    everyone = experiment.participation == 1.0 and eta == 1.0
-    if eta == "participation" or everyone:
+def _eta(algorithm: FedADMM, *, everyone: bool) -> _Condition:
+    eta = algorithm.eta
+    if eta == "participation" or (everyone and eta == 1.0):
         return _Condition("eta", f"eta={eta} is |S|/m", True)
     if eta == "seen":
         return _Condition("eta", "eta=seen is |S|/m once everyone has been seen", True)
