@@ -14,6 +14,8 @@ from typing import Any
 
 from children import command
 
+Result = tuple[bytes, list[dict[str, Any]]]  # the model, and the records but for their time
+
 ROUNDS = 30
 PLAN = f"""
 name = "kills"
@@ -75,7 +77,7 @@ class RunPlace:
         files = list((self.folder / out).glob("kills-*/rounds.jsonl"))
         return files[0].read_text().count("\n") if files else 0
 
-    def result(self, out: str) -> tuple[bytes, list[dict[str, Any]]]:
+    def result(self, out: str) -> Result:
         """Return the bytes of the model and the records, but for their time."""
         return result_of(self.run_folder(out))
 
@@ -97,7 +99,7 @@ class RunPlace:
             kills += 1
 
 
-def result_of(folder: Path) -> tuple[bytes, list[dict[str, Any]]]:
+def result_of(folder: Path) -> Result:
     """Return the bytes of a run's model and its records, but for their time."""
     records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     for record in records:

@@ -113,12 +113,7 @@ class Simulation:
         self.progress = self._store.progress() or begin
         self.history = [Record.from_json(table) for table in self._store.records()]
         self._timed = rounds_on(clockwork, algorithm, self._store, begin=begin, history=self.history)
-        self._post = None
-        if faults is not None:
-            applied = {client: record.round for record in self.history for client in record.clients}
-            self._post = FaultyPost(
-                faults, seed=seed, applied=applied, go_on_alone=algorithm.silence is not None
-            )
+        self._post = None if faults is None else self._post_with(faults)
         self._engine: Engine = self._timed.on(
             make_engine(
                 self.engine,
@@ -131,19 +126,25 @@ class Simulation:
                 lossy=faults is not None or self._timed.one_by_one,
             )
         )
-        self._certifier = None
-        if certificate is not None:
-            self._certifier = Certifier(
-                certificate,
-                algorithm,
-                self._task,
-                self._store,
-                initial=initial,
-                weight=self._weight,
-                registered=self._registered,
-                seed=seed,
-            )
+        self._certifier = None if certificate is None else self._certifier_by(certificate, initial)
         self.num_parameters = initial.numel()
+
+    def _post_with(self, faults: Faults) -> FaultyPost:
+        applied = {client: record.round for record in self.history for client in record.clients}
+        alone = self.algorithm.silence is not None
+        return FaultyPost(faults, seed=self._seed, applied=applied, go_on_alone=alone)
+
+    def _certifier_by(self, settings: CertificateSettings, initial: Vector) -> Certifier:
+        return Certifier(
+            settings,
+            self.algorithm,
+            self._task,
+            self._store,
+            initial=initial,
+            weight=self._weight,
+            registered=self._registered,
+            seed=self._seed,
+        )
 
     @property
     def theta(self) -> Vector:
