@@ -16,9 +16,8 @@ from fedadmm.cli_paper import kept_arrivals, paper_report
 from fedadmm.experiments.campaign import Places, jobs_of
 from fedadmm.experiments.paper import PAPER
 from fedadmm.experiments.paper.tuned import published_values
-from fedadmm.report.axes import GRADIENTS, ROUNDS
-from fedadmm.report.figures import accuracy_figure, save_figure
-from fedadmm.report.methods import methods_of
+from fedadmm.report.figures import columns_figure, save_figure
+from fedadmm.report.methods import methods_in
 from fedadmm.report.ratios import ratios_markdown
 from fedadmm.report.table import markdown, report_rows
 
@@ -43,18 +42,23 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
         preset, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper"
     )
     report = paper_report(preset, jobs, results=RESULTS)
-    parts = []
-    for section in report.sections:
-        methods = methods_of(section.runs)
-        parts.append(f"\n{section.title}:\n\n{markdown(report_rows(methods, published=report.published))}")
-        if curves:
-            picture = DOCS / "figures" / (re.sub(r"\W+", "-", f"{name}-{section.title}") + ".png")
-            if draw:  # FedSGD's 600 rounds would leave the others no room
-                shown = methods_of([run.first(SHOWN_ROUNDS) for run in section.runs])
-                axes = (ROUNDS, GRADIENTS)
-                save_figure(accuracy_figure(shown, title=section.title, axes=axes, width=12), picture)
-            parts.append(f"\n![{section.title}: accuracy against rounds](figures/{picture.name})\n")
-    return "".join(parts).lstrip("\n") or "No run yet.\n"
+    if not report.sections:
+        return "No run yet.\n"
+    titles = [section.title for section in report.sections]
+    methods = methods_in([section.runs for section in report.sections])
+    parts = [
+        f"{title}:\n\n{markdown(report_rows(inside, published=report.published))}"
+        for title, inside in zip(titles, methods, strict=True)
+    ]
+    if curves:
+        picture = DOCS / "figures" / f"{name}{'' if small else '-paper'}.png"
+        if draw:  # FedSGD's 600 rounds would leave the others no room
+            shown = methods_in(
+                [[run.first(SHOWN_ROUNDS) for run in section.runs] for section in report.sections]
+            )
+            save_figure(columns_figure(dict(zip(titles, shown, strict=True)), width=12), picture)
+        parts.append(f"![{preset.title}, accuracy against rounds](figures/{picture.name})\n")
+    return "\n".join(parts)
 
 
 def filled(text: str, *, draw: bool) -> str:

@@ -1,9 +1,9 @@
 import numpy as np
 
-from fedadmm.report.methods import methods_of
+from fedadmm.report.methods import methods_in, methods_of
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published
-from fedadmm.report.styles import PALETTE, STYLES, style_of
+from fedadmm.report.styles import PALETTE, STYLES, style_of, styles_for
 from fedadmm.report.table import PAPER, SAVING, comparison_rows, family_sentence, latex, markdown, report_rows
 from run_folders import write_run
 
@@ -73,8 +73,8 @@ def test_methods_of_one_label_are_named_after_what_differs(tmp_path):
     runs = [*runs_of(tmp_path, [0.1], rho=0.1), *runs_of(tmp_path, [0.1], rho=1.0)]
     one, other = methods_of(runs)
     assert (one.name, other.name) == ("fedavg (rho=0.1)", "fedavg (rho=1.0)")
-    assert one.style.colour == other.style.colour
-    assert one.style.dash != other.style.dash
+    assert one.style == STYLES["fedavg"]
+    assert one.style.colour != other.style.colour
 
 
 def test_the_same_seed_twice_counts_once_and_the_longer_run_stays(tmp_path):
@@ -121,6 +121,24 @@ def test_a_method_has_one_style_everywhere_and_an_unknown_label_a_stable_one():
     assert style_of("fedprox_strong") != STYLES["fedprox"]
     assert style_of("mine") == style_of("mine")
     assert style_of("mine").colour in PALETTE
+
+
+def test_forms_of_one_method_differ_in_colour_and_beside_other_methods_in_their_dash():
+    forms = [f"fedadmm_eta{eta}" for eta in (0.5, 1, 1.5, 2)]
+    assert len({style.colour for style in styles_for(forms)}) == 4
+    first, *others = styles_for(["fedadmm_eta1", "fedadmm", "fedadmm_eta2"])
+    assert others[0] == STYLES["fedadmm"]
+    assert len({first.colour, *(style.colour for style in others)}) == 3
+    *styles, fedavg = styles_for([*forms, "fedavg"])
+    assert {style.colour for style in styles} == {STYLES["fedadmm"].colour}
+    assert len(set(styles)) == 4
+    assert fedavg == STYLES["fedavg"]
+
+
+def test_a_method_has_one_style_in_all_sections_even_where_others_are_missing(tmp_path):
+    forms = [runs_of(tmp_path, [0.1], label=f"fedadmm_eta{eta}") for eta in (0.5, 1, 1.5)]
+    whole, part = methods_in([[*forms[0], *forms[1], *forms[2]], [*forms[2], *forms[1]]])
+    assert [method.style for method in part] == [whole[2].style, whole[1].style]
 
 
 def test_tables_escape_what_a_label_holds():

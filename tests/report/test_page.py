@@ -1,6 +1,8 @@
 import json
 import re
 
+from fedadmm.report.figures import columns_figure, save_figure
+from fedadmm.report.methods import methods_in
 from fedadmm.report.page import write_page
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published, Section
@@ -52,6 +54,23 @@ def test_the_page_asks_nobody_for_anything(tmp_path):
     markup = markup_of(write_page([Section("one", [run])], tmp_path / "r.html", title="t"))
     assert "default-src 'none'" in markup
     assert not re.search(r"(src|href)=[\"']?(?!#)\w", markup)
+
+
+def test_several_sections_are_in_one_figure_too_a_panel_each(tmp_path):
+    sections = [
+        Section(f"column {n}", [read_run(write_run(tmp_path / f"{n}{label}", [0.2, 0.6], label=label))])
+        for n in range(5)
+        for label in [f"fedadmm_E{n % 2}"]
+    ]
+    write_report(sections, tmp_path / "out", title="t")
+    assert (tmp_path / "out/figures/all.pdf").exists()
+    methods = methods_in([section.runs for section in sections])
+    figure = columns_figure({s.title: inside for s, inside in zip(sections, methods, strict=True)})
+    assert [panel.get_title() for panel in figure.axes] == [section.title for section in sections]
+    colours = [panel.lines[0].get_color() for panel in figure.axes]
+    assert colours == [colours[0], colours[1], colours[0], colours[1], colours[0]]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fedadmm_E0", "fedadmm_E1"]
+    save_figure(figure)
 
 
 def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path):

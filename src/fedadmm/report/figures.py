@@ -1,6 +1,7 @@
 """The curves of a section as a figure for paper and page: the score against rounds and against what they cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +26,31 @@ def accuracy_figure(
     The width in inches is by default that of a page of two columns, as the paper has.
     """
     axes = axes_of(methods) if axes is None else axes
-    size = 8 if width < 10 else 10  # points
-    with plt.rc_context({"font.size": size, "axes.titlesize": size, "pdf.fonttype": 42}):
-        panels = width / len(axes)
-        longest = max(len(method.name) for method in methods)
-        columns = max(1, int(72 * width / (0.62 * size * longest + 5 * size)))
-        rows_of_legend = -(-len(methods) // columns)
-        height = max(1.9, 0.75 * panels) + 0.021 * size * rows_of_legend + 0.3
-        figure, drawn = plt.subplots(
-            1, len(axes), figsize=(width, height), sharey=True, squeeze=False, layout="constrained"
-        )
-        for panel, axis in zip(drawn[0], axes, strict=True):
+    with _text_for(width):
+        panel_height = max(1.9, 0.75 * width / len(axes))
+        figure, drawn = _panels(1, len(axes), width, panel_height, legend=methods)
+        for panel, axis in zip(drawn, axes, strict=True):
             _draw(panel, methods, axis)
-        drawn[0][0].set_ylabel(methods[0].metric.title)
-        if methods[0].metric.low:
-            drawn[0][0].set_yscale("log")
+        _label_scores(drawn[0], methods)
         figure.suptitle(_plain(title))
-        handles = [Line2D([], [], **_line(method)) for method in methods]
-        names = [_plain(method.name) for method in methods]
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
+        return figure
+
+
+def columns_figure(columns: Mapping[str, Sequence[Method]], *, width: float = 7.2) -> Figure:
+    """Return the score against rounds in several settings, a panel for each under its name, in one legend."""
+    across = len(columns) if len(columns) <= 4 else 3
+    rows = -(-len(columns) // across)
+    by_name = {method.name: method for methods in columns.values() for method in methods}
+    with _text_for(width):
+        panel_height = min(max(1.7, 0.8 * width / across), 0.35 * width)
+        figure, drawn = _panels(rows, across, width, panel_height, legend=list(by_name.values()))
+        for panel in drawn[len(columns) :]:
+            panel.remove()
+        for place, (panel, (name, methods)) in enumerate(zip(drawn, columns.items(), strict=False)):
+            _draw(panel, methods, ROUNDS)
+            panel.set_title(_plain(name))
+            if place % across == 0:
+                _label_scores(panel, methods)
         return figure
 
 
@@ -53,6 +60,39 @@ def save_figure(figure: Figure, *paths: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=200 if figure.get_figwidth() < 10 else 130)
     plt.close(figure)
+
+
+def _text_for(width: float) -> AbstractContextManager[None]:
+    size = _points(width)
+    return plt.rc_context({"font.size": size, "axes.titlesize": size, "pdf.fonttype": 42})
+
+
+def _points(width: float) -> int:
+    return 8 if width < 10 else 10
+
+
+def _panels(
+    rows: int, across: int, width: float, panel_height: float, *, legend: Sequence[Method]
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with empty panels, row by row, and the legend below them."""
+    size = _points(width)
+    longest = max(len(method.name) for method in legend)
+    columns = max(1, int(72 * width / (0.62 * size * longest + 5 * size)))
+    rows_of_legend = -(-len(legend) // columns)
+    height = rows * panel_height + 0.021 * size * rows_of_legend + 0.3
+    figure, drawn = plt.subplots(
+        rows, across, figsize=(width, height), sharey=True, squeeze=False, layout="constrained"
+    )
+    handles = [Line2D([], [], **_line(method)) for method in legend]
+    names = [_plain(method.name) for method in legend]
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
+    return figure, list(drawn.flat)
+
+
+def _label_scores(panel: Axes, methods: Sequence[Method]) -> None:
+    panel.set_ylabel(methods[0].metric.title)
+    if methods[0].metric.low:
+        panel.set_yscale("log")
 
 
 def _draw(panel: Axes, methods: Sequence[Method], axis: Axis) -> None:

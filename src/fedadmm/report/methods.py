@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fedadmm.report.metrics import Metric
 from fedadmm.report.runs import RunData
-from fedadmm.report.styles import Style, style_of
+from fedadmm.report.styles import Style, styles_for
 
 # What does not change a round: see the hash that names a run folder.
 NO_PART_OF_A_METHOD = {
@@ -132,13 +132,33 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 def methods_of(runs: Sequence[RunData]) -> list[Method]:
     """Return the methods behind some runs, in the order of their first runs."""
+    return methods_in([runs])[0]
+
+
+def methods_in(sections: Sequence[Sequence[RunData]]) -> list[list[Method]]:
+    """Return the methods of each section of a report, in the order of their first runs; one style for a name."""
+    named = [_named_groups(runs) for runs in sections]
+    labels = {name: group[0].label for groups in named for name, group in groups.items()}
+    styles = dict(zip(labels, styles_for(list(labels.values())), strict=True))
+    return [
+        [Method(name, styles[name], tuple(sorted(group, key=_seed))) for name, group in groups.items()]
+        for groups in named
+    ]
+
+
+def _named_groups(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
+    """Return runs that differ in their seed only, by a name that is theirs alone."""
     groups: dict[str, list[RunData]] = defaultdict(list)
     for run in without_repeats(runs)[0]:
         groups[_identity(run)].append(run)
-    alike: dict[str, list[list[RunData]]] = defaultdict(list)
+    alike: dict[str, list[RunData]] = defaultdict(list)
     for group in groups.values():
-        alike[group[0].label].append(group)
-    return [_method(group, alike[group[0].label]) for group in groups.values()]
+        alike[group[0].label].append(group[0])
+    named: dict[str, list[RunData]] = {}
+    for group in groups.values():
+        name = _name(group[0], alike[group[0].label])
+        named[name if name not in named else f"{name} ({group[0].path.name})"] = group
+    return named
 
 
 def without_repeats(runs: Sequence[RunData]) -> tuple[list[RunData], list[RunData]]:
@@ -160,15 +180,14 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return values
 
 
-def _method(group: list[RunData], alike: list[list[RunData]]) -> Method:
-    """Return a method; where others have its label, its name says in what it differs from them."""
-    label, position = group[0].label, alike.index(group)
-    tables = [_settings(other[0]) for other in alike]
+def _name(run: RunData, alike: Sequence[RunData]) -> str:
+    """Return the label; where others have it too, with the settings in which it differs from them."""
+    tables = [_settings(other) for other in alike]
     keys = sorted({key for table in tables for key in table})
     differing = [key for key in keys if len({json.dumps(table.get(key)) for table in tables}) > 1]
-    said = ", ".join(f"{key.rpartition('.')[2]}={tables[position].get(key, '-')}" for key in differing)
-    name = f"{label} ({said})" if said else label
-    return Method(name, style_of(label).turned(position), tuple(sorted(group, key=_seed)))
+    settings = _settings(run)
+    said = ", ".join(f"{key.rpartition('.')[2]}={settings.get(key, '-')}" for key in differing)
+    return f"{run.label} ({said})" if said else run.label
 
 
 def _settings(run: RunData) -> dict[str, Any]:

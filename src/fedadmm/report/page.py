@@ -13,7 +13,7 @@ import tomli_w
 from plotly.offline import get_plotlyjs
 
 from fedadmm.report.axes import ROUNDS, axes_of
-from fedadmm.report.methods import Array, Method, methods_of
+from fedadmm.report.methods import Array, Method, methods_in
 from fedadmm.report.metrics import Metric
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.styles import Style
@@ -32,7 +32,7 @@ def write_page(
     sections: Sequence[Section], path: Path, *, title: str, published: PublishedFor = nothing_published
 ) -> Path:
     """Write the page and return its path."""
-    methods = [methods_of(section.runs) for section in sections]
+    methods = methods_in([section.runs for section in sections])
     blocks = [
         _section(section, number, inside, published)
         for number, (section, inside) in enumerate(zip(sections, methods, strict=True))

@@ -1,6 +1,7 @@
 """The colour and the dash of a method: one table for the page and for the figures."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow (too faint on white) and
@@ -52,6 +53,31 @@ STYLES = {
 }
 
 
+# The order in which the forms of a single method take colours: neighbours far apart.
+APART = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY)
+
+
+def styles_for(labels: Sequence[str]) -> list[Style]:
+    """Return the styles of a report's methods, given by their labels: no two alike, as long as there are enough.
+
+    A method of the table keeps its style. Among several methods a form of one has its colour and another dash;
+    where there is nothing but forms of one method, they differ in colour.
+    """
+    one_method = len({_method_of(label) for label in labels}) == 1
+    styles = {labels.index(label): STYLES[label] for label in labels if label in STYLES}
+    for position, label in enumerate(labels):
+        if position in styles:
+            continue
+        first, taken = style_of(label), list(styles.values())
+        colours = sorted(APART, key=lambda colour: colour != first.colour) if one_method else []
+        fresh = [
+            Style(colour, SOLID) for colour in colours if colour not in {style.colour for style in taken}
+        ]
+        dashes = [first.turned(times) for times in range(len(DASHES))]
+        styles[position] = next((style for style in [*fresh, *dashes] if style not in taken), first)
+    return [style for _, style in sorted(styles.items())]
+
+
 def style_of(label: str) -> Style:
     """Return a label's style: the table's; else the colour of the method that its name begins with; else one
     that depends on the label alone, so that it is the same in every report.
@@ -63,3 +89,7 @@ def style_of(label: str) -> Style:
     if family is not None:
         return STYLES[family].turned(1 + number % (len(DASHES) - 1))
     return Style(PALETTE[number % len(PALETTE)], DASHES[number // len(PALETTE) % len(DASHES)])
+
+
+def _method_of(label: str) -> str:
+    return min((known for known in STYLES if label.startswith(known)), key=len, default=label)

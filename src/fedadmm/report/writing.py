@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from fedadmm.core.errors import InputError
-from fedadmm.report.figures import accuracy_figure, save_figure
-from fedadmm.report.methods import methods_of
+from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure
+from fedadmm.report.methods import Method, methods_in
 from fedadmm.report.page import write_page
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.table import family_sentence, latex, markdown, report_rows
@@ -25,8 +27,9 @@ def write_report(
 def _write(sections: Sequence[Section], out: Path, *, title: str, published: PublishedFor) -> Path:
     page = write_page(sections, out / "report.html", title=title, published=published)
     words, tex = [f"# {title}\n"], []
-    for number, section in enumerate(sections, start=1):
-        methods = methods_of(section.runs)
+    columns: dict[str, list[Method]] = {}
+    by_section = methods_in([section.runs for section in sections])
+    for number, (section, methods) in enumerate(zip(sections, by_section, strict=True), start=1):
         if not methods:
             continue
         rows = report_rows(methods, published=published)
@@ -35,11 +38,17 @@ def _write(sections: Sequence[Section], out: Path, *, title: str, published: Pub
             words.append(f"\n{sentence}\n")
         tex.append(f"% {' '.join(section.title.split())}\n{latex(rows)}")
         stem = f"{number:02d}-{_slug(section.title)}"
-        figure = accuracy_figure(methods, title=section.title)
-        save_figure(figure, out / "figures" / f"{stem}.pdf", out / "figures" / f"{stem}.png")
+        _save(accuracy_figure(methods, title=section.title), out, stem)
+        columns[section.title] = methods
+    if len(columns) > 1 and len({methods[0].metric for methods in columns.values()}) == 1:
+        _save(columns_figure(columns), out, "all")
     (out / "tables.md").write_text("".join(words), encoding="utf-8")
     (out / "tables.tex").write_text("\n".join(tex), encoding="utf-8")
     return page
+
+
+def _save(figure: Figure, out: Path, stem: str) -> None:
+    save_figure(figure, out / "figures" / f"{stem}.pdf", out / "figures" / f"{stem}.png")
 
 
 def _slug(title: str) -> str:
