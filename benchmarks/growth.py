@@ -116,11 +116,12 @@ def main(
         sizes = [point.size for point in points]
         axes[0, number].loglog(sizes, [point.seconds for point in points], "o-", color="#0072B2")
         axes[1, number].semilogx(sizes, [point.memory for point in points], "o-", color="#D55E00")
-        axes[1, number].set(xlabel=name, ylim=(0, None))
+        axes[1, number].set_xlabel(name)
         for row in axes[:, number]:
             row.grid(alpha=0.3)
     axes[0, 0].set_ylabel("seconds a round")
     axes[1, 0].set_ylabel("anonymous memory, GB")
+    axes[1, 0].set_ylim(bottom=0)  # last, for a limit ends the fitting to what is drawn
     Console(width=120).print(table)
     if picture is not None:
         figure.savefig(picture, dpi=130)

@@ -94,6 +94,20 @@ def test_a_curve_goes_on_with_the_seeds_that_are_left_and_its_cost_never_falls(t
     assert (low <= high).all()
 
 
+def test_a_seed_that_diverged_stays_in_the_mean_with_its_last_score(tmp_path):
+    runs = runs_of(tmp_path, [0.5, 0.7, 0.9], [0.5, 0.1])
+    runs[1].rounds[-1].update(refused=runs[1].rounds[-1]["clients"], clients=[])
+    (method,) = methods_of(runs)
+    assert method.status == "1/2 diverged"
+    np.testing.assert_allclose(method.curve.mean, [0.5, 0.4, 0.5])
+
+
+def test_a_run_that_ends_worse_than_it_began_is_called_collapsed(tmp_path):
+    curves = {"down": [0.3, *[0.9] * 8, 0.1], "level": [0.3, *[0.9] * 8, 0.3], "short": [0.3, 0.9, 0.1]}
+    runs = [run for label, scores in curves.items() for run in runs_of(tmp_path, scores, label=label)]
+    assert [method.status for method in methods_of(runs)] == ["collapsed", "finished", "finished"]
+
+
 def test_the_papers_figure_stands_beside_ours(tmp_path):
     figures = {"fedadmm": Published("Table III", 33), "fedprox": Published("Table III", None)}
     runs = [run for name in ("fedadmm", "fedprox", "feddyn") for run in runs_of(tmp_path, [0.6], label=name)]

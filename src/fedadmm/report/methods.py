@@ -106,9 +106,15 @@ class Method:
 
     @cached_property
     def curve(self) -> Curve:
-        """The mean over the seeds that have a round, which may be fewer than all where some stopped early."""
+        """The mean over the seeds that have a round, which may be fewer than all where some stopped early.
+
+        A seed that diverged keeps its last score: without it the mean would seem to recover.
+        """
         length = max(len(run.rounds) for run in self.runs)
         scores = _stack([run.scores for run in self.runs], length)
+        for row, run in zip(scores, self.runs, strict=True):
+            if run.status == "diverged":
+                row[len(run.rounds) :] = run.scores[-1]
         seeds = np.sum(~np.isnan(scores), axis=0)
         kept = np.flatnonzero(seeds)
         scores, seeds = scores[:, kept], seeds[kept]

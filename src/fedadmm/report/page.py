@@ -111,7 +111,12 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
             "arrived and the mean is over those; a method with a miss is not compared with the others."
         )
     if any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods):
-        notes.append("Where seeds stopped at different rounds, a curve goes on with those that are left.")
+        notes.append(
+            "Where seeds stopped at different rounds, a curve goes on with those that are left; "
+            "a seed that diverged keeps its last score."
+        )
+    if any("collapsed" in method.status for method in methods):
+        notes.append("Collapsed: the run ended worse than after its first round.")
     figures = [published(method.runs[0]) for method in methods]
     if where := dict.fromkeys(figure.where for figure in figures if figure is not None):
         notes.append(f"Paper: rounds to the target in {'; '.join(where)}.")

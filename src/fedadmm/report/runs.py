@@ -46,11 +46,17 @@ class RunData:
 
     @property
     def status(self) -> str:
-        """\"finished\", \"diverged\" (every client of the last round was refused) or \"unfinished\"."""
+        """\"finished\", \"unfinished\", \"diverged\" (every client of the last round was refused) or \"collapsed\"
+        (ten rounds or more, and it ended worse than after its first).
+        """
         if self.rounds and self.rounds[-1]["refused"] and not self.rounds[-1]["clients"]:
             return "diverged"
         arrived = self.experiment.get("stop_at_target") and self.arrival is not None
-        return "finished" if arrived or len(self.rounds) >= self.experiment["rounds"] else "unfinished"
+        if not arrived and len(self.rounds) < self.experiment["rounds"]:
+            return "unfinished"
+        known = self.scores[~np.isnan(self.scores)]
+        collapsed = len(known) >= 10 and not self.metric.reached(known[-1], target=known[0])
+        return "collapsed" if collapsed else "finished"
 
     @cached_property
     def scores(self) -> npt.NDArray[np.float64]:
