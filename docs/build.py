@@ -21,7 +21,6 @@ from fedadmm.report.methods import methods_in
 from fedadmm.report.ratios import ratios_markdown
 from fedadmm.report.table import markdown, report_rows
 
-SHOWN_ROUNDS = 100
 MINUTES = ("lemmas", "theorem1")
 PAGES = ("REPRODUCTION.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
 DOCS = Path(__file__).parent
@@ -52,11 +51,8 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
     ]
     if curves:
         picture = DOCS / "figures" / f"{name}{'' if small else '-paper'}.png"
-        if draw:  # FedSGD's 600 rounds would leave the others no room
-            shown = methods_in(
-                [[run.first(SHOWN_ROUNDS) for run in section.runs] for section in report.sections]
-            )
-            save_figure(columns_figure(dict(zip(titles, shown, strict=True)), width=12), picture)
+        if draw:
+            save_figure(columns_figure(dict(zip(titles, methods, strict=True)), width=12), picture)
         parts.append(f"![{preset.title}, accuracy against rounds](figures/{picture.name})\n")
     return "\n".join(parts)
 

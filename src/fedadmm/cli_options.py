@@ -1,7 +1,7 @@
 """Options that several commands share, and what they mean."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,7 @@ Changes = Annotated[
 Algorithms = Annotated[
     str | None,
     typer.Option(
-        help="Comma-separated variants of the file, or algorithms. [default: all of the file's variants]"
+        help="Comma-separated variants of the file, or algorithms.", show_default="all of the file's variants"
     ),
 ]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
@@ -31,7 +31,7 @@ Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
 LogTo = Annotated[str, typer.Option(help="Also write the rounds for other tools: tensorboard,wandb,mlflow.")]
 Columns = Annotated[
-    str | None, typer.Option(help="Comma-separated columns, such as mnist_100/iid. [default: all]")
+    str | None, typer.Option(help="Comma-separated columns, such as mnist_100/iid.", show_default="all")
 ]
 BudgetOption = Annotated[
     str | None, typer.Option(help="Stop in time: 2h, 90m, 1h30m, 45s. The same command goes on from there.")
@@ -46,7 +46,7 @@ def experiments_of(
 ) -> list[Experiment]:
     """Return the experiments of a plan's variants, or of the algorithms that were named."""
     names = (
-        [name.strip() for name in algorithms.split(",")]
+        names_in(algorithms)
         if algorithms
         else load_plan(plan).variants or [n for n, kind in ALGORITHMS.items() if not kind().needs_everyone]
     )
@@ -62,6 +62,29 @@ def experiment_of(
     return load_plan(plan).experiment(variant, changes=table)
 
 
+def names_in(text: str) -> list[str]:
+    """Return comma-separated names."""
+    return [name.strip() for name in text.split(",")]
+
+
+def columns_named(columns: str | None) -> list[str] | None:
+    """Return the columns of a preset that were asked for, None for all."""
+    return None if columns is None else names_in(columns)
+
+
+def refuse(what: str, reason: str, options: Mapping[str, object]) -> None:
+    """Refuse options that were given, and would change nothing."""
+    for option, value in options.items():
+        if value:
+            raise InputError(f"{what} {reason}, so {option} means nothing here; leave it out")
+
+
+def check_seeds(seeds: int) -> None:
+    """Refuse a number of seeds that is none."""
+    if seeds < 1:
+        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
+
+
 def preset_named(name: str) -> Preset:
     """Return a preset of the paper."""
     if name in PAPER:
@@ -72,7 +95,7 @@ def preset_named(name: str) -> Preset:
 def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[str]:
     """Return the rows of a preset that were asked for, all if none was."""
     labels = list(dict.fromkeys(map(str, known)))
-    wanted = labels if algorithms is None else [name.strip() for name in algorithms.split(",")]
+    wanted = labels if algorithms is None else names_in(algorithms)
     for name in wanted:
         if name not in labels:
             raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")

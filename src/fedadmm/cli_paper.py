@@ -13,8 +13,11 @@ from fedadmm.cli_options import (
     Columns,
     DataDir,
     SizeOption,
+    check_seeds,
+    columns_named,
     parse_duration,
     preset_named,
+    refuse,
     rows_named,
 )
 from fedadmm.cli_progress import Interruption, run_with_progress
@@ -39,9 +42,9 @@ def reproduce_command(
         str | None, typer.Argument(help="A table or figure of the paper, such as table3 (see: fedadmm list).")
     ] = None,
     columns: Columns = None,
-    algorithms: Annotated[str | None, typer.Option(help="Comma-separated rows. [default: all]")] = None,
+    algorithms: Annotated[str | None, typer.Option(help="Comma-separated rows.", show_default="all")] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Number of seeds. [default: the paper's five; fewer when small]")
+        int | None, typer.Option(help="Number of seeds.", show_default="the paper's five; fewer when small")
     ] = None,
     budget: BudgetOption = None,
     size: SizeOption = "paper",
@@ -62,13 +65,19 @@ def reproduce_command(
     Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
     """
     seconds = None if budget is None else parse_duration(budget)
+    if seeds is not None:
+        check_seeds(seeds)
     places, pace = Places(out, results), _pace()
     found = read_tuned(out)
-    if preset is None and not status:
-        raise InputError(f"no preset was named; use one of {', '.join(PAPER)}, or --status")
     chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
-    if preset is not None and chosen[0].table is not None:
-        _print_worked_out(chosen[0].title, chosen[0].table())
+    if preset is None:
+        if not status:
+            raise InputError(f"no preset was named; use one of {', '.join(PAPER)}, or --status")
+        refuse("--status", "is of all presets", {"--columns": columns, "--algorithms": algorithms})
+    elif (table := chosen[0].table) is not None:
+        options = {"--columns": columns, "--algorithms": algorithms, "--seeds": seeds, "--budget": budget}
+        refuse(preset, "is worked out, not run", options | {"--status": status, "--report": report})
+        _print_worked_out(chosen[0].title, table())
         return
     by_preset = {
         one: _rows(
@@ -77,7 +86,7 @@ def reproduce_command(
                 places=places,
                 found=found,
                 size=size,
-                columns=None if columns is None else columns.split(","),
+                columns=columns_named(columns),
                 num_seeds=seeds,
                 released=variant == "released",
             ),
@@ -92,10 +101,11 @@ def reproduce_command(
         return
     jobs = by_preset[chosen[0]]
     _tell_untuned(jobs, preset=chosen[0].name, size=size)
-    interruption = Interruption()
+    interruption, begun = Interruption(), []
 
     def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
         ensure(experiment.data.name, data_dir=data_dir)
+        begun.append(experiment)
         ended = run_with_progress(
             experiment, out=out, data_dir=data_dir, interruption=interruption, proceed=proceed
         )
@@ -103,6 +113,8 @@ def reproduce_command(
 
     finished = list(play(jobs, places=places, pace=pace, budget=Budget(seconds), run=run))
     done = sum(job.is_done for job in jobs) + len(finished)
+    if budget is not None and done < len(jobs) and not begun:
+        raise InputError(f"--budget {budget} is too short for a start and a round of any run; give more")
     console.print(
         f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"
         + (f"; their records are in {results}" if done else "")

@@ -1,7 +1,7 @@
 """The command that finds each method's best learning rate."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +18,11 @@ from fedadmm.cli_options import (
     Out,
     PlanArgument,
     SizeOption,
+    check_seeds,
+    columns_named,
     experiments_of,
     parse_duration,
+    refuse,
     rows_named,
 )
 from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
@@ -45,7 +48,7 @@ def tune_command(
     ),
     seeds: Annotated[int, typer.Option(help="Number of seeds, from the experiment's own on.")] = 1,
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds of the two finalists of four. [default: the experiment's]")
+        int | None, typer.Option(help="Rounds of the two finalists of four.", show_default="the experiment's")
     ] = None,
     changes: Changes = None,
     columns: Columns = None,
@@ -63,13 +66,12 @@ def tune_command(
     Example: fedadmm tune digits --algorithms fedavg,feddyn --rounds 30
     """
     grid_of_rates = _numbers(rates)
-    if seeds < 1:
-        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
+    check_seeds(seeds)
     if plan in PAPER:
-        _refuse(plan, "is fixed by the paper", {"--set": changes})
+        refuse(plan, "is fixed by the paper", {"--set": changes})
         experiments = _of_paper(plan, algorithms, columns=columns, size=size)
     else:
-        _refuse(plan, "is no preset of the paper", {"--columns": columns, "--size": size != "paper"})
+        refuse(plan, "is no preset of the paper", {"--columns": columns, "--size": size != "paper"})
         experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
     time_left = Budget(None if budget is None else parse_duration(budget))
     interruption = Interruption()
@@ -116,18 +118,12 @@ def _table(trials: Sequence[Trial], *, title: str) -> Table:
 
 
 def _of_paper(name: str, algorithms: str | None, *, columns: str | None, size: Size) -> list[Experiment]:
-    cells = PAPER[name].cells_of(None if columns is None else columns.split(","), size=size)
+    cells = PAPER[name].cells_of(columns_named(columns), size=size)
     unique = {(run.name, run.label): run for cell in cells if (run := cell.tuned_as) is not None}
     if not unique:
         raise InputError(f"nothing of {name} is tuned: its values are given; use `fedadmm reproduce {name}`")
     wanted = rows_named(algorithms, known=(run.label for run in unique.values()))
     return [run for run in unique.values() if run.label in wanted]
-
-
-def _refuse(plan: str, reason: str, options: Mapping[str, object]) -> None:
-    for option, value in options.items():
-        if value:
-            raise InputError(f"{plan} {reason}, so {option} means nothing here; leave it out")
 
 
 def _row(trial: Trial) -> tuple[str, ...]:

@@ -10,12 +10,14 @@ from typer.testing import CliRunner
 from commands import fedadmm
 from fedadmm.algorithms import FedAvg, FedDyn
 from fedadmm.cli import app
+from fedadmm.cli_options import columns_named
 from fedadmm.cli_paper import _hours_text
 from fedadmm.data.sources import MNIST
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
 from fedadmm.experiments.files import preset_descriptions
 from fedadmm.experiments.pace import Pace, gradient_evaluations
+from fedadmm.experiments.paper import PAPER
 from fedadmm.experiments.paper.preset import Cell, Preset
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import run as run_experiment
@@ -198,3 +200,14 @@ def test_results_are_named_only_if_there_are_some(tmp_path, monkeypatch):
     places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     shown = CliRunner().invoke(app, ["reproduce", "figure9", "--size", "small", *places]).stdout
     assert "0 of 8 runs are done, 0 of them now; the same command goes on from here" in shown
+
+
+def test_columns_are_named_with_blanks_between_them_and_none_holds_a_comma():
+    columns = [cell.column for preset in PAPER.values() for cell in preset.cells("small")]
+    assert not [column for column in columns if "," in column]
+    assert columns_named("mnist_100/iid, mnist_100/noniid") == ["mnist_100/iid", "mnist_100/noniid"]
+
+
+def test_the_defaults_are_in_the_help():
+    shown = " ".join(CliRunner().invoke(app, ["reproduce", "--help"]).stdout.replace("│", " ").split())
+    assert "Number of seeds. [default: (the paper's five; fewer when small)]" in shown

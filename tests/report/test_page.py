@@ -1,8 +1,10 @@
 import json
 import re
 
-from fedadmm.report.figures import columns_figure, save_figure
-from fedadmm.report.methods import methods_in
+from matplotlib import pyplot as plt
+
+from fedadmm.report.figures import accuracy_figure, columns_figure
+from fedadmm.report.methods import methods_in, methods_of
 from fedadmm.report.page import write_page
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published, Section
@@ -70,7 +72,18 @@ def test_several_sections_are_in_one_figure_too_a_panel_each(tmp_path):
     colours = [panel.lines[0].get_color() for panel in figure.axes]
     assert colours == [colours[0], colours[1], colours[0], colours[1], colours[0]]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fedadmm_E0", "fedadmm_E1"]
-    save_figure(figure)
+    plt.close(figure)
+
+
+def test_a_much_longer_run_leaves_the_others_room(tmp_path):
+    short = [read_run(write_run(tmp_path / label, [0.2, 0.6], label=label, rounds=2)) for label in "ab"]
+    long = read_run(write_run(tmp_path / "c", [0.1] * 20, label="fedsgd", rounds=20))
+    (panel, *_) = accuracy_figure(methods_of([*short, long]), title="t").axes
+    assert panel.get_xlim() == (0, 2.1)
+    assert panel.get_xlabel() == "rounds (fedsgd goes on)"
+    (panel, *_) = accuracy_figure(methods_of(short), title="t").axes
+    assert panel.get_xlabel() == "rounds"
+    plt.close("all")
 
 
 def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path):

@@ -49,8 +49,8 @@ def where_raised(error: Exception) -> str:
     return f"{line.filename}, line {line.lineno}"
 
 
-def near_names(name: str, known: Iterable[str]) -> str:
-    """Return the remedy for a name that is not known: those near it, or else all."""
+def near_names(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
+    """Return the remedy for a name that is not known: those near it, here or elsewhere, or else all of here."""
     names = list(known)
-    near = difflib.get_close_matches(name, names)
+    near = difflib.get_close_matches(name, [*names, *elsewhere])
     return f"did you mean {' or '.join(near)}?" if near else f"the presets are {', '.join(names)}"

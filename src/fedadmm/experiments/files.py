@@ -66,7 +66,8 @@ def load_plan(name_or_path: str) -> Plan:
     path = Path(name_or_path)
     if not path.exists():
         raise InputError(
-            f"there is no file or preset {name_or_path!r}; {near_names(name_or_path, preset_names())}"
+            f"there is no file or preset {name_or_path!r}; "
+            f"{near_names(name_or_path, preset_names(), elsewhere=PAPER)}"
         )
     try:
         text = path.read_text()

@@ -179,6 +179,8 @@ def _against(method: Method, other: Method | None) -> str:
     change = mine / other.rounds_to_target - 1
     if change == 0:
         return f"the same as {other.name}"
+    if change >= 2:
+        return f"{change + 1:.1f} times as many as {other.name}"
     return f"{abs(change):.0%} {'fewer' if change < 0 else 'more'} than {other.name}"
 
 

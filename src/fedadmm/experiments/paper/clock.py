@@ -30,8 +30,8 @@ DEVICES: dict[str, Any] = {
 # Each with as many rounds as take about 1,200 seconds.
 MODES: dict[str, tuple[int, dict[str, Any]]] = {
     "wait for all": (40, {}),
-    "deadline, drop": (120, {"deadline": 10, "late": "drop"}),
-    "deadline, less work": (120, {"deadline": 10, "late": "less"}),
+    "deadline: drop": (120, {"deadline": 10, "late": "drop"}),
+    "deadline: less work": (120, {"deadline": 10, "late": "less"}),
     "asynchronous": (200, {"asynchronous": {"buffer": 5}}),
 }
 
@@ -41,7 +41,7 @@ def cells(size: Size) -> Iterator[Cell]:
     for column, (rounds, changes) in MODES.items():
         for label, algorithm in METHODS.items():
             experiment = Experiment(
-                name=f"clock-{column.replace(', ', '-').replace(' ', '_')}",
+                name=f"clock-{column.replace(': ', '-').replace(' ', '_')}",
                 label=label,
                 rounds=rounds,
                 target=0.9,

@@ -24,7 +24,7 @@ def cells(size: Size) -> Iterator[Cell]:
             local = run.local.replace(epochs=epochs)
             name = f"{run.name}-stragglers{share:g}"
             yield cell._replace(
-                column=f"{cell.column}, {share:.0%} stragglers",
+                column=f"{cell.column}/stragglers_{share:.0%}",
                 experiment=run.replace(name=name, local=local),
             )
 
