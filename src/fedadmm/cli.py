@@ -17,6 +17,7 @@ from fedadmm import (
     cli_paper,
     cli_report,
     cli_state,
+    cli_status,
     cli_tune,
 )
 from fedadmm.algorithms import ALGORITHMS
@@ -163,7 +164,7 @@ def list_command(out: Out = Path("runs")) -> None:
         presets.add_row(name, description)
     console.print(presets)
     console.print(f"algorithms: {', '.join(ALGORITHMS)}")
-    console.print(cli_paper.presets_table())
+    console.print(cli_status.presets_table())
     runs, left_out = list_runs(out)
     cli_report.tell_left_out(left_out)
     if not runs:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -35,6 +35,10 @@ Columns = Annotated[
 ]
 BudgetOption = Annotated[
     str | None, typer.Option(help="Stop in time: 2h, 90m, 1h30m, 45s. The same command goes on from there.")
+]
+VariantOption = Annotated[
+    Literal["printed", "released"],
+    typer.Option(help="Algorithm 1 as printed, or what the paper's released code does."),
 ]
 SizeOption = Annotated[
     Size, typer.Option(help="The paper's own size, or the same design on a small network and grey images.")

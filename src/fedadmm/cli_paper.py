@@ -1,8 +1,8 @@
 """The paper as commands: tune, reproduce, and what a preset costs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -13,6 +13,7 @@ from fedadmm.cli_options import (
     Columns,
     DataDir,
     SizeOption,
+    VariantOption,
     check_seeds,
     columns_named,
     parse_duration,
@@ -21,20 +22,20 @@ from fedadmm.cli_options import (
     rows_named,
 )
 from fedadmm.cli_progress import Interruption, run_with_progress
+from fedadmm.cli_status import pace_here, status_table
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import Experiment
-from fedadmm.experiments.pace import Pace
 from fedadmm.experiments.paper import PAPER, Preset, Size, WorkedOut
-from fedadmm.experiments.paper.tuned import read_tuned
+from fedadmm.experiments.paper.tuned import FILE as TUNED
+from fedadmm.experiments.paper.tuned import Tuned, published_values, read_tuned, values_of
 from fedadmm.experiments.records import Record
 from fedadmm.report.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published, PublishedFor, Section
 
 console = Console()
-progress_console = Console(stderr=True)
 
 
 def reproduce_command(
@@ -48,10 +49,7 @@ def reproduce_command(
     ] = None,
     budget: BudgetOption = None,
     size: SizeOption = "paper",
-    variant: Annotated[
-        Literal["printed", "released"],
-        typer.Option(help="Algorithm 1 as printed, or what the paper's released code does."),
-    ] = "printed",
+    variant: VariantOption = "printed",
     status: Annotated[
         bool, typer.Option("--status", help="Only tell what is done and what is left.")
     ] = False,
@@ -67,7 +65,7 @@ def reproduce_command(
     seconds = None if budget is None else parse_duration(budget)
     if seeds is not None:
         check_seeds(seeds)
-    places, pace = Places(out, results), _pace()
+    places, pace = Places(out, results), pace_here()
     found = read_tuned(out)
     chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
     if preset is None:
@@ -97,10 +95,11 @@ def reproduce_command(
     for job in (job for jobs in by_preset.values() for job in jobs):
         pace.learn(job.experiment, job.records)
     if status:
-        _print_status(by_preset, pace)
+        console.print(status_table(by_preset, pace))
+        console.print("Hours left are estimated from runs made here, or else from batches timed here.")
         return
     jobs = by_preset[chosen[0]]
-    _tell_untuned(jobs, preset=chosen[0].name, size=size)
+    _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)
     interruption, begun = Interruption(), []
 
     def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
@@ -125,6 +124,8 @@ def reproduce_command(
         _print_ratios(chosen[0], jobs, results=results)
     if report is not None and done:
         _write_report(chosen[0], jobs, results=results, out=report)
+    elif report is not None:
+        console.print("There is no report: it is made of finished runs.")
     if interruption.asked:
         raise typer.Exit(130)
 
@@ -181,72 +182,31 @@ def _write_report(preset: Preset, jobs: Iterable[Job], *, results: Path, out: Pa
     console.print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
 
 
-def presets_table() -> Table:
-    """Return every table and figure of the paper with its number of runs and its estimated cost."""
-    table = Table(
-        title="The paper: fedadmm reproduce PRESET [--size small]",
-        title_justify="left",
-        caption="Runs and hours on this machine, at the paper's size and with --size small.",
-        caption_justify="left",
-    )
-    table.add_column("preset", no_wrap=True)
-    for column in ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("what")
-    pace = _pace()
-    sizes: tuple[Size, Size] = ("paper", "small")
-    for preset in PAPER.values():
-        cost = []
-        for size in sizes:
-            runs, seeds = [cell.experiment for cell in preset.cells(size)], preset.seeds(size)
-            hours = seeds * sum(pace.seconds(run, rounds=run.rounds) for run in runs) / 3600
-            cost += [str(seeds * len(runs) or "-"), _hours_text(hours) if runs else "-"]
-        table.add_row(preset.name, *cost, preset.title)
-    return table
-
-
-def _hours_text(hours: float) -> str:
-    return "<0.1" if 0 < hours < 0.1 else f"{hours:.1f}"
-
-
-def _pace() -> Pace:
-    return Pace(
-        on_probe=lambda steps: progress_console.print(f"Timing {steps} on this machine ...", highlight=False)
-    )
-
-
 def _rows(jobs: list[Job], algorithms: str | None) -> list[Job]:
     wanted = rows_named(algorithms, known=(job.experiment.label for job in jobs))
     return [job for job in jobs if job.experiment.label in wanted]
 
 
-def _tell_untuned(jobs: Iterable[Job], *, preset: str, size: Size) -> None:
-    untuned = [job for job in jobs if not job.is_tuned and not job.is_done]
-    if untuned:
+def _tell_values(
+    jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, variant: str, out: Path
+) -> None:
+    """Say which runs that are still to be made were not tuned, and which were tuned here and not by us."""
+    missing = [job for job in jobs if not job.is_done]
+    if untuned := [job for job in missing if not job.is_tuned]:
         rate = untuned[0].experiment.local.learning_rate
+        options = " --size small" * (size == "small") + " --variant released" * (variant == "released")
         console.print(
-            f"[yellow]{len(untuned)} runs have no learning rate of their own yet and use {rate}; "
-            f"`fedadmm tune {preset}{' --size small' if size == 'small' else ''}` finds it.",
+            f"[yellow]{_count(untuned)} no learning rate of {'its' if len(untuned) == 1 else 'their'} own yet, "
+            f"so it is {rate}; `fedadmm tune {preset}{options}` finds it.",
             soft_wrap=True,
         )
+    published = published_values()
+    if own := [job for job in missing if values_of(job.cell, found) != values_of(job.cell, published)]:
+        console.print(f"{_count(own)} values of {out / TUNED}, which `fedadmm tune` wrote.", soft_wrap=True)
 
 
-def _print_status(by_preset: dict[Preset, list[Job]], pace: Pace) -> None:
-    table = Table(title="Done, and left on this machine", title_justify="left")
-    for column in ("preset", "column", "runs", "done", "hours spent", "hours left"):
-        table.add_column(column, justify="left" if column in ("preset", "column") else "right", no_wrap=True)
-    by_column = len(by_preset) == 1
-    for preset, jobs in by_preset.items():
-        groups: dict[str, list[Job]] = {}
-        for job in jobs:
-            groups.setdefault(job.cell.column if by_column else "all", []).append(job)
-        for column, group in groups.items():
-            spent = sum(job.seconds_spent for job in group) / 3600
-            left = sum(job.seconds_left(pace) for job in group) / 3600
-            done = sum(job.is_done for job in group)
-            table.add_row(preset.name, column, str(len(group)), str(done), f"{spent:.2f}", f"{left:.2f}")
-    console.print(table)
-    console.print("Hours left are estimated from runs made here, or else from batches timed here.")
+def _count(jobs: Sequence[Job]) -> str:
+    return f"{len(jobs)} run{' has' if len(jobs) == 1 else 's have'}"
 
 
 def _print_worked_out(title: str, worked_out: WorkedOut) -> None:

@@ -18,6 +18,7 @@ from fedadmm.cli_options import (
     Out,
     PlanArgument,
     SizeOption,
+    VariantOption,
     check_seeds,
     columns_named,
     experiments_of,
@@ -25,13 +26,14 @@ from fedadmm.cli_options import (
     refuse,
     rows_named,
 )
-from fedadmm.cli_progress import Interruption, StoppedAtOnce, run_with_progress
+from fedadmm.cli_progress import Interruption, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
 from fedadmm.experiments.campaign import Budget
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper import PAPER, Size
 from fedadmm.experiments.paper.methods import LEARNING_RATES
+from fedadmm.experiments.paper.released import as_released
 from fedadmm.experiments.paper.tuned import write_tuned
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.tuning import Trial, grid, search
@@ -53,6 +55,7 @@ def tune_command(
     changes: Changes = None,
     columns: Columns = None,
     size: SizeOption = "paper",
+    variant: VariantOption = "printed",
     budget: BudgetOption = None,
     out: Out = Path("runs"),
     data_dir: DataDir = None,
@@ -67,11 +70,15 @@ def tune_command(
     """
     grid_of_rates = _numbers(rates)
     check_seeds(seeds)
+    if rounds is not None and rounds < 2:
+        raise InputError(f"rounds={rounds} is out of range; use a whole number from 2 on")
+    released = variant == "released"
     if plan in PAPER:
         refuse(plan, "is fixed by the paper", {"--set": changes})
-        experiments = _of_paper(plan, algorithms, columns=columns, size=size)
+        experiments = _of_paper(plan, algorithms, columns=columns, size=size, released=released)
     else:
-        refuse(plan, "is no preset of the paper", {"--columns": columns, "--size": size != "paper"})
+        options = {"--columns": columns, "--size": size != "paper", "--variant": released}
+        refuse(plan, "is no preset of the paper", options)
         experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
     time_left = Budget(None if budget is None else parse_duration(budget))
     interruption = Interruption()
@@ -87,7 +94,9 @@ def tune_command(
             proceed=lambda record: time_left.has_time_for(record.seconds),
         )
         if ended.status == "interrupted":
-            raise StoppedAtOnce
+            reason, code = ("Stopped", 130) if interruption.asked else ("The time is up", 0)
+            console.print(f"{reason}; the same command goes on from here")
+            raise typer.Exit(code)
         return ended.history, ended.status == "diverged"
 
     for experiment in experiments:
@@ -117,8 +126,11 @@ def _table(trials: Sequence[Trial], *, title: str) -> Table:
     return table
 
 
-def _of_paper(name: str, algorithms: str | None, *, columns: str | None, size: Size) -> list[Experiment]:
+def _of_paper(
+    name: str, algorithms: str | None, *, columns: str | None, size: Size, released: bool
+) -> list[Experiment]:
     cells = PAPER[name].cells_of(columns_named(columns), size=size)
+    cells = as_released(cells) if released else cells
     unique = {(run.name, run.label): run for cell in cells if (run := cell.tuned_as) is not None}
     if not unique:
         raise InputError(f"nothing of {name} is tuned: its values are given; use `fedadmm reproduce {name}`")
@@ -134,6 +146,6 @@ def _row(trial: Trial) -> tuple[str, ...]:
 
 def _numbers(text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",")]
+        return list(dict.fromkeys(float(part) for part in text.split(",")))
     except ValueError:
         raise InputError(f"rates={text!r} is no list of numbers; write them as 0.01,0.1") from None

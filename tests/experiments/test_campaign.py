@@ -11,7 +11,8 @@ from commands import fedadmm
 from fedadmm.algorithms import FedAvg, FedDyn
 from fedadmm.cli import app
 from fedadmm.cli_options import columns_named
-from fedadmm.cli_paper import _hours_text
+from fedadmm.cli_status import _hours_text
+from fedadmm.cli_tune import _of_paper as tuned_in_paper
 from fedadmm.data.sources import MNIST
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
@@ -19,6 +20,8 @@ from fedadmm.experiments.files import preset_descriptions
 from fedadmm.experiments.pace import Pace, gradient_evaluations
 from fedadmm.experiments.paper import PAPER
 from fedadmm.experiments.paper.preset import Cell, Preset
+from fedadmm.experiments.paper.released import as_released
+from fedadmm.experiments.paper.tuned import write_tuned
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import run as run_experiment
 from fedadmm.learning.local import Local
@@ -200,6 +203,49 @@ def test_results_are_named_only_if_there_are_some(tmp_path, monkeypatch):
     places = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     shown = CliRunner().invoke(app, ["reproduce", "figure9", "--size", "small", *places]).stdout
     assert "0 of 8 runs are done, 0 of them now; the same command goes on from here" in shown
+
+
+def test_values_that_were_tuned_here_are_told_and_so_is_a_report_that_is_not_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedadmm.cli_paper.play", lambda jobs, **options: [])
+    folders = [
+        "--out",
+        str(tmp_path),
+        "--results",
+        str(tmp_path / "results"),
+        "--report",
+        str(tmp_path / "r"),
+    ]
+    which = ["reproduce", "figure9", "--size", "small", "--columns", "mnist_100/iid", *folders]
+    before = " ".join(CliRunner().invoke(app, which).stdout.split())
+    assert "tuned.toml" not in before
+    assert "There is no report: it is made of finished runs." in before
+    write_tuned(tmp_path, "mnist-mlp-100-iid-E5-B200", "fedadmm", {"learning_rate": 0.25})
+    after = " ".join(CliRunner().invoke(app, which).stdout.split())
+    assert f"4 runs have values of {tmp_path}/tuned.toml" in after.replace("/ ", "/")
+
+
+def test_the_released_form_is_tuned_under_its_own_name():
+    tuned = tuned_in_paper("table3", "fedavg", columns="mnist_100/iid", size="small", released=True)
+    (cell,) = (
+        cell
+        for cell in as_released(PAPER["table3"].cells("small"))
+        if (cell.column, cell.experiment.label) == ("mnist_100/iid", "fedavg")
+    )
+    assert cell.tuned_as is not None
+    assert [run.name for run in tuned] == [cell.tuned_as.name]
+
+
+def test_tuning_stops_when_its_time_is_up_and_goes_on_with_the_same_command(tmp_path):
+    tune = ["tune", "digits", "--algorithms", "fedavg", "--rates", "0.1,0.1,0.2", "--rounds", "4"]
+    tune += ["--set", "engine=serial", "--out", str(tmp_path)]
+    stopped = CliRunner().invoke(app, [*tune, "--budget", "0.001s"])
+    assert stopped.exit_code == 0
+    assert "The time is up; the same command goes on from here" in stopped.stdout
+    assert not (tmp_path / "tuned.toml").exists()
+    done = CliRunner().invoke(app, tune)
+    assert done.exit_code == 0
+    assert done.stdout.count("learning_rate 0.1 ") == 1
+    assert (tmp_path / "tuned.toml").exists()
 
 
 def test_columns_are_named_with_blanks_between_them_and_none_holds_a_comma():

@@ -66,12 +66,8 @@ def jobs_of(
 ) -> list[Job]:
     """Return the runs of a preset, each once for each seed."""
     jobs = []
-    for cell in preset.cells_of(columns, size=size):
-        if released:
-            changed = as_released(cell)
-            if changed is None:
-                continue
-            cell = changed
+    cells = preset.cells_of(columns, size=size)
+    for cell in as_released(cells) if released else cells:
         experiment = tuned_experiment(cell, found)
         for seed in range(num_seeds or preset.seeds(size)):
             run = (experiment or cell.experiment).replace(seed=seed)

@@ -4,6 +4,8 @@ Its networks end in a softmax and have no activation after the convolutions, its
 normalisation is its own, and its FedADMM is `fedadmm_released`. It has no baselines: they get the same networks.
 """
 
+from collections.abc import Iterable
+
 from fedadmm.algorithms import FedADMM, FedADMMReleased
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper.preset import Cell
@@ -12,8 +14,12 @@ NETWORKS = {"cnn1": "cnn1_released", "cnn2": "cnn2_released"}
 MOMENTUM = 0.5
 
 
-def as_released(cell: Cell) -> Cell | None:
-    """Return a cell as the released code would run it; None where that code has no such choice."""
+def as_released(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells as the released code would run them, without those for which it has no choice."""
+    return [released for cell in cells if (released := _as_released(cell)) is not None]
+
+
+def _as_released(cell: Cell) -> Cell | None:
     algorithm = cell.experiment.algorithm
     if isinstance(algorithm, FedADMM) and (isinstance(algorithm.eta, str) or algorithm.start == "global"):
         return None

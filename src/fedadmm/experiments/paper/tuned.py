@@ -61,5 +61,10 @@ def tuned_experiment(cell: Cell, found: Tuned) -> Experiment | None:
     """Return a cell's experiment with the values found for it; None if nothing was found yet."""
     if cell.tuned_as is None:
         return cell.experiment
-    values = found.get(cell.tuned_as.name, {}).get(cell.tuned_as.label or "")
+    values = values_of(cell, found)
     return None if values is None else with_values(cell.experiment, values)
+
+
+def values_of(cell: Cell, found: Tuned) -> Values | None:
+    """Return the values found for a cell; None if there are none, or it takes none."""
+    return None if cell.tuned_as is None else found.get(cell.tuned_as.name, {}).get(cell.tuned_as.label or "")
