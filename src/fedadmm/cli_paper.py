@@ -65,6 +65,9 @@ def reproduce_command(
     seconds = None if budget is None else parse_duration(budget)
     if seeds is not None:
         check_seeds(seeds)
+    for folder in (out, results):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file and no folder; give another")
     places, pace = Places(out, results), pace_here()
     found = read_tuned(out)
     chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]

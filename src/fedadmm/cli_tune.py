@@ -34,7 +34,7 @@ from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper import PAPER, Size
 from fedadmm.experiments.paper.methods import LEARNING_RATES
 from fedadmm.experiments.paper.released import as_released
-from fedadmm.experiments.paper.tuned import write_tuned
+from fedadmm.experiments.paper.tuned import read_tuned, write_tuned
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.tuning import Trial, grid, search
 from fedadmm.report.gather import TUNING
@@ -69,6 +69,7 @@ def tune_command(
     Example: fedadmm tune digits --algorithms fedavg,feddyn --rounds 30
     """
     grid_of_rates = _numbers(rates)
+    read_tuned(out)  # if its file is damaged, it is better to know it before the search
     check_seeds(seeds)
     if rounds is not None and rounds < 2:
         raise InputError(f"rounds={rounds} is out of range; use a whole number from 2 on")

@@ -13,6 +13,7 @@ from fedadmm.cli import app
 from fedadmm.cli_options import columns_named
 from fedadmm.cli_status import _hours_text
 from fedadmm.cli_tune import _of_paper as tuned_in_paper
+from fedadmm.core.errors import InputError
 from fedadmm.data.sources import MNIST
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
@@ -246,6 +247,39 @@ def test_tuning_stops_when_its_time_is_up_and_goes_on_with_the_same_command(tmp_
     assert done.exit_code == 0
     assert done.stdout.count("learning_rate 0.1 ") == 1
     assert (tmp_path / "tuned.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("rounds.jsonl", '{"round": 1}\n'), ("rounds.jsonl", "garbage\n"), ("experiment.toml", None)],
+)
+def test_a_result_that_cannot_be_read_is_made_again(places, pace, caplog, name, content):
+    list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    damaged = places.results / experiment("fedavg").folder_name / name
+    whole = damaged.read_bytes()
+    if content is None:
+        damaged.unlink()
+    else:
+        damaged.write_text(content)
+    again = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    assert [job.experiment.label for job in again] == ["fedavg"]
+    assert "cannot be read" in caplog.text
+    assert len(damaged.read_bytes().splitlines()) == len(whole.splitlines())
+
+
+@pytest.mark.parametrize("text", ["x = 3", "a = [", "[digits]\nfedavg = 3", '[digits.fedavg]\nrho = "x"'])
+@pytest.mark.parametrize("command", ["reproduce", "tune"])
+def test_a_damaged_file_of_tuned_values_is_one_sentence_before_anything_is_run(tmp_path, text, command):
+    (tmp_path / "tuned.toml").write_text(text)
+    failed = CliRunner().invoke(app, [command, "figure9", "--size", "small", "--out", str(tmp_path)])
+    assert isinstance(failed.exception, InputError)
+    assert f"{tmp_path}/tuned.toml cannot be read" in str(failed.exception)
+
+
+def test_results_cannot_go_into_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    failed = CliRunner().invoke(app, ["reproduce", "figure9", "--results", str(tmp_path / "file")])
+    assert f"{tmp_path}/file is a file and no folder; give another" in str(failed.exception)
 
 
 def test_columns_are_named_with_blanks_between_them_and_none_holds_a_comma():

@@ -1,5 +1,6 @@
 """A campaign: the runs of presets, the cheapest first, until they are done or the time is up."""
 
+import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from fedadmm.core.errors import InputError
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.folder import RunFolder
 from fedadmm.experiments.pace import Pace
@@ -16,6 +18,7 @@ from fedadmm.experiments.paper.tuned import Tuned, tuned_experiment
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import has_ended
 
+logger = logging.getLogger(__name__)
 START_SECONDS = 5.0  # for the data and the workers of a run
 
 
@@ -77,17 +80,35 @@ def jobs_of(
 
 def records_of(experiment: Experiment, places: Places) -> list[Record]:
     """Return the rounds of a run that are there already, in the results or in the folder where it is made."""
-    both = (RunFolder(folder / experiment.folder_name) for folder in places)
-    return max(([Record.from_json(line) for line in folder.read_records()] for folder in both), key=len)
+    return max((_records_in(RunFolder(folder / experiment.folder_name)) for folder in places), key=len)
+
+
+def _records_in(folder: RunFolder) -> list[Record]:
+    """Return the rounds of a folder; none, with a warning, if they cannot be read: the run is made again."""
+    if not folder.path.exists():
+        return []
+    try:
+        (folder.path / "experiment.toml").read_bytes()
+        return [Record.from_json(line) for line in folder.read_records()]
+    except (OSError, InputError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        logger.warning("%s cannot be read (%s); its run is made again", folder.path, reason)
+        return []
 
 
 def publish(experiment: Experiment, places: Places) -> None:
     """Keep a finished run's experiment and records as small files, and let go of its state and model."""
     made, kept = places.runs / experiment.folder_name, places.results / experiment.folder_name
-    kept.mkdir(parents=True, exist_ok=True)
-    for name in ("experiment.toml", "rounds.jsonl"):
-        shutil.copyfile(made / name, kept / f"{name}.partial")
-        (kept / f"{name}.partial").replace(kept / name)
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        for name in ("experiment.toml", "rounds.jsonl"):
+            shutil.copyfile(made / name, kept / f"{name}.partial")
+            (kept / f"{name}.partial").replace(kept / name)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {kept}: {error.strerror}; mend that and run the same command again: "
+            f"the run is whole in {made}"
+        ) from error
     RunFolder(made).remove()
 
 

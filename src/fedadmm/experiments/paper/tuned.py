@@ -24,19 +24,29 @@ def published_values() -> Tuned:
 def read_tuned(folder: Path) -> Tuned:
     """Return what is published, and over it what was found in a folder."""
     found = published_values()
-    try:
-        own: dict[str, Any] = tomllib.loads((folder / FILE).read_text()) if (folder / FILE).exists() else {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / FILE} cannot be read: {error}; mend or remove it") from error
-    for name, methods in own.items():
+    for name, methods in _own_values(folder / FILE).items():
         found[name] = found.get(name, {}) | methods
     return found
+
+
+def _own_values(path: Path) -> Tuned:
+    """Return what was found and written to a file, nothing if it is not there."""
+    try:
+        tuned: Tuned = tomllib.loads(path.read_text())
+        for values in (values for methods in tuned.values() for values in methods.values()):
+            if not all(isinstance(value, float | int) for value in values.values()):
+                raise ValueError(f"{values} holds what is no number")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} cannot be read: {error}; mend or remove it") from error
+    return tuned
 
 
 def write_tuned(folder: Path, name: str, label: str, values: Values) -> Path:
     """Add a method's values to the file in a folder."""
     path = folder / FILE
-    table: Tuned = tomllib.loads(path.read_text()) if path.exists() else {}
+    table = _own_values(path)
     table.setdefault(name, {})[label] = values
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
