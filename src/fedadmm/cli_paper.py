@@ -114,8 +114,8 @@ def reproduce_command(
         return ended.status != "interrupted"
 
     finished = list(play(jobs, places=places, pace=pace, budget=Budget(seconds), run=run))
-    done = sum(job.is_done for job in jobs) + len(finished)
-    if budget is not None and done < len(jobs) and not begun:
+    done = sum(job.is_published for job in jobs) + len(finished)
+    if budget is not None and done < len(jobs) and not begun and not finished:
         raise InputError(f"--budget {budget} is too short for a start and a round of any run; give more")
     console.print(
         f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"

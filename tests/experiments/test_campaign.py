@@ -111,6 +111,14 @@ def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, pace):
     assert [json.loads(line)["round"] for line in rounds] == [1, 2]
 
 
+def test_a_run_that_was_stopped_before_its_publication_is_published(places, pace):
+    run_experiment(experiment("fedavg"), out=places.runs)
+    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(0.0), run=runner(places)))
+    assert [job.experiment.label for job in done] == ["fedavg"]
+    assert (places.results / experiment("fedavg").folder_name / "rounds.jsonl").exists()
+    assert not list(places.runs.iterdir())
+
+
 def test_a_round_that_would_not_end_in_time_is_not_begun(places, pace):
     assert not list(play(jobs(places), places=places, pace=pace, budget=Budget(0.0), run=runner(places)))
     assert not places.runs.exists()

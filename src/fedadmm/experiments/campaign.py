@@ -30,6 +30,7 @@ class Job:
     experiment: Experiment  # with the values that tuning found, and a seed
     is_tuned: bool
     records: tuple[Record, ...]
+    is_published: bool  # its records are among the results
 
     @property
     def is_done(self) -> bool:
@@ -43,11 +44,10 @@ class Job:
 
     def seconds_left(self, pace: Pace) -> float:
         """Return the estimated seconds of the rounds that are left."""
-        return (
-            0.0
-            if self.is_done
-            else pace.seconds(self.experiment, rounds=self.experiment.rounds - len(self.records))
-        )
+        if self.is_done:
+            return 0.0
+        rounds = pace.seconds(self.experiment, rounds=self.experiment.rounds - len(self.records))
+        return START_SECONDS + rounds
 
 
 class Places(NamedTuple):
@@ -74,13 +74,10 @@ def jobs_of(
         experiment = tuned_experiment(cell, found)
         for seed in range(num_seeds or preset.seeds(size)):
             run = (experiment or cell.experiment).replace(seed=seed)
-            jobs.append(Job(cell, run, experiment is not None, tuple(records_of(run, places))))
+            made, kept = (_records_in(RunFolder(folder / run.folder_name)) for folder in places)
+            records = tuple(made if len(made) > len(kept) else kept)
+            jobs.append(Job(cell, run, experiment is not None, records, is_published=has_ended(run, kept)))
     return jobs
-
-
-def records_of(experiment: Experiment, places: Places) -> list[Record]:
-    """Return the rounds of a run that are there already, in the results or in the folder where it is made."""
-    return max((_records_in(RunFolder(folder / experiment.folder_name)) for folder in places), key=len)
 
 
 def _records_in(folder: RunFolder) -> list[Record]:
@@ -135,9 +132,12 @@ def play(
 
     run: runs an experiment, asks after each round whether to go on, and returns whether the run came to its end.
     """
-    missing = [job for job in jobs if not job.is_done]
-    unique = {job.experiment.folder_name: job for job in missing}
+    unique = {job.experiment.folder_name: job for job in jobs if not job.is_published}
     for job in sorted(unique.values(), key=lambda job: job.seconds_left(pace)):
+        if job.is_done:  # it was stopped between its last round and its publication
+            publish(job.experiment, places)
+            yield job
+            continue
         if not budget.has_time_for(START_SECONDS + pace.seconds(job.experiment, rounds=1)):
             return
         if not run(job.experiment, lambda record: budget.has_time_for(record.seconds)):

@@ -36,17 +36,21 @@ class Pace:
         self._probed: dict[str, float] = _read(self._file)
 
     def learn(self, experiment: Experiment, records: Iterable[Record]) -> None:
-        """Take in a run that was made on this machine, unless its data is made on the spot."""
-        if experiment.data.name not in NUM_EXAMPLES:
-            return
-        seconds = [r.seconds / r.gradient_evaluations for r in records if r.gradient_evaluations]
+        """Take in a run that was made on this machine."""
+        if _is_made_on_the_spot(experiment):
+            seconds = [r.seconds for r in records]
+        else:
+            seconds = [r.seconds / r.gradient_evaluations for r in records if r.gradient_evaluations]
         if seconds:
             self._measured.setdefault(_key(experiment), []).append(statistics.median(seconds))
 
     def seconds(self, experiment: Experiment, *, rounds: int) -> float:
-        """Return the estimated seconds of so many rounds; 0 for data that is made on the spot, which is small."""
-        if experiment.data.name not in NUM_EXAMPLES:
-            return 0.0
+        """Return the estimated seconds of so many rounds.
+
+        Rounds on data that is made on the spot are small, and count nothing until such a run was made.
+        """
+        if _is_made_on_the_spot(experiment):
+            return rounds * statistics.median(self._measured.get(_key(experiment), [0.0]))
         return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
 
     def _per_gradient(self, experiment: Experiment) -> float:
@@ -77,7 +81,13 @@ def _batch(experiment: Experiment) -> int:
     return min(NUM_EXAMPLES[experiment.data.name] // (experiment.data.num_clients or 1), 1000)
 
 
+def _is_made_on_the_spot(experiment: Experiment) -> bool:
+    return experiment.data.name not in NUM_EXAMPLES
+
+
 def _steps(experiment: Experiment) -> str:
+    if _is_made_on_the_spot(experiment):
+        return f"a round on {experiment.data.name}"
     return f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
 
 
