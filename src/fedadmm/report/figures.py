@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from fedadmm.report.axes import ROUNDS, Axis, axes_of
-from fedadmm.report.methods import Method
+from fedadmm.report.methods import Method, much_longer
 
 
 def accuracy_figure(
@@ -106,7 +106,7 @@ def _draw(panel: Axes, methods: Sequence[Method], axis: Axis) -> None:
         panel.axhline(target, color="grey", linewidth=0.8, linestyle=":")
     panel.set_xlabel(axis.title)
     panel.set_xlim(left=0)
-    if (longest := _much_longer(methods)) is not None:
+    if (longest := much_longer(methods)) is not None:
         end = max(axis.values(method).max(initial=0) for method in methods if method is not longest)
         if axis.values(longest).max(initial=0) > 1.5 * end:
             panel.set(xlim=(0, 1.05 * end), xlabel=_plain(f"{axis.title} ({longest.name} goes on)"))
@@ -114,13 +114,6 @@ def _draw(panel: Axes, methods: Sequence[Method], axis: Axis) -> None:
         panel.xaxis.set_major_formatter(EngFormatter(axis.unit, sep="" if not axis.unit else " "))
         panel.locator_params(axis="x", nbins=4)
     panel.grid(alpha=0.3)
-
-
-def _much_longer(methods: Sequence[Method]) -> Method | None:
-    """Return a method with so many more rounds than the others, as FedSGD has, that it would leave them no room."""
-    planned = {method.name: max(run.experiment["rounds"] for run in method.runs) for method in methods}
-    *others, longest = sorted(methods, key=lambda method: planned[method.name])
-    return longest if others and planned[longest.name] > 3 * planned[others[-1].name] else None
 
 
 def _line(method: Method) -> dict[str, Any]:

@@ -167,6 +167,14 @@ def _named_groups(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
     return named
 
 
+def much_longer(methods: Sequence[Method]) -> Method | None:
+    """Return a method with so many more rounds than the others, as FedSGD has, that it would leave them no room."""
+    planned = [max(run.experiment["rounds"] for run in method.runs) for method in methods]
+    if len(methods) < 2 or max(planned) <= 3 * sorted(planned)[-2]:
+        return None
+    return methods[planned.index(max(planned))]
+
+
 def without_repeats(runs: Sequence[RunData]) -> tuple[list[RunData], list[RunData]]:
     """Return the runs, of the same method and seed only the longest, and the repeats that were left out."""
     longest: dict[tuple[str, Any], RunData] = {}

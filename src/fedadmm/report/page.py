@@ -13,7 +13,7 @@ import tomli_w
 from plotly.offline import get_plotlyjs
 
 from fedadmm.report.axes import ROUNDS, axes_of
-from fedadmm.report.methods import Array, Method, methods_in
+from fedadmm.report.methods import Array, Method, methods_in, much_longer
 from fedadmm.report.metrics import Metric
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.styles import Style
@@ -115,6 +115,9 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
             "Where seeds stopped at different rounds, a curve goes on with those that are left; "
             "a seed that diverged keeps its last score."
         )
+    if (longest := much_longer(methods)) is not None:
+        notes.append(f"{longest.name} goes on beyond the chart: a double click shows all of it.")
+    notes.append("Seconds are as measured, beside whatever else the machine did.")
     if any("collapsed" in method.status for method in methods):
         notes.append("Collapsed: the run ended worse than after its first round.")
     figures = [published(method.runs[0]) for method in methods]
@@ -128,6 +131,7 @@ def _data(methods: Sequence[Method]) -> dict[str, Any]:
         "target": methods[0].runs[0].target if methods else None,
         "metric": methods[0].metric._asdict() if methods else None,
         "curves": [_curve(method) for method in methods],
+        "longest": methods.index(longest) if (longest := much_longer(methods)) is not None else None,
     }
 
 

@@ -185,7 +185,8 @@ def _against(method: Method, other: Method | None) -> str:
 
 
 def _arrived(method: Method) -> str:
-    return f"{method.name} arrived in {round(method.rounds_to_target or 0, 1):g} rounds"
+    later = "" if method.status == "finished" else f" ({method.status} in the end)"
+    return f"{method.name} arrived in {round(method.rounds_to_target or 0, 1):g} rounds{later}"
 
 
 def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:

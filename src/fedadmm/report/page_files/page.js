@@ -59,6 +59,13 @@ function traces(section, key) {
   });
 }
 
+// A method with many times the rounds of the others, as FedSGD has, would leave them no room.
+function end(section, key) {
+  const shown = section.curves.filter((curve) => !curve.hidden);
+  const others = shown.filter((curve) => curve !== section.curves[section.longest]);
+  return Math.max(...(others.length ? others : shown).map((curve) => curve.x[key].at(-1)), 0);
+}
+
 function layout(section, key) {
   const [text, grid] = [css("--text"), css("--line")];
   const axis = { gridcolor: grid, linecolor: grid, zeroline: false, color: text, automargin: true };
@@ -72,7 +79,7 @@ function layout(section, key) {
     hoverlabel: { bgcolor: css("--raised"), bordercolor: grid, font: { color: text }, align: "left" },
     xaxis: {
       ...axis, title: { text: AXES[key].title }, tickformat: AXES[key].format,
-      ticksuffix: AXES[key].suffix || "", rangemode: "tozero", nticks: 7,
+      ticksuffix: AXES[key].suffix || "", range: [0, 1.02 * end(section, key)], nticks: 7,
     },
     yaxis: {
       ...axis, title: { text: metric.title }, type: metric.low ? "log" : "linear",
