@@ -1,4 +1,4 @@
-"""The paper as commands: tune, reproduce, and what a preset costs."""
+"""The command that reproduces the paper's tables and figures, and what its report is made of."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

@@ -89,12 +89,12 @@ class Method:
     @cached_property
     def final(self) -> Estimate | None:
         """The last score."""
-        return estimate([known[-1] for run in self.runs if len(known := _known(run))])
+        return estimate([known[-1] for run in self.runs if len(known := run.known_scores)])
 
     @cached_property
     def best(self) -> Estimate | None:
         """The best score of each seed."""
-        return estimate([self.metric.best(known) for run in self.runs if len(known := _known(run))])
+        return estimate([self.metric.best(known) for run in self.runs if len(known := run.known_scores)])
 
     @property
     def status(self) -> str:
@@ -214,10 +214,6 @@ def _identity(run: RunData) -> str:
 
 def _seed(run: RunData) -> str:
     return str(run.experiment.get("seed", 0)).rjust(20)
-
-
-def _known(run: RunData) -> Array:
-    return run.scores[~np.isnan(run.scores)]
 
 
 def _stack(rows: Sequence[Array], length: int) -> Array:

@@ -54,7 +54,7 @@ class RunData:
         arrived = self.experiment.get("stop_at_target") and self.arrival is not None
         if not arrived and len(self.rounds) < self.experiment["rounds"]:
             return "unfinished"
-        known = self.scores[~np.isnan(self.scores)]
+        known = self.known_scores
         collapsed = len(known) >= 10 and not self.metric.reached(known[-1], target=known[0])
         return "collapsed" if collapsed else "finished"
 
@@ -63,6 +63,11 @@ class RunData:
         """The test accuracy, or the distance to the optimum, after each round; NaN where there is none."""
         found = [r.get(self.metric.key) for r in self.rounds]
         return np.array([np.nan if score is None else score for score in found], dtype=np.float64)
+
+    @property
+    def known_scores(self) -> npt.NDArray[np.float64]:
+        """The scores of the rounds that have one."""
+        return self.scores[~np.isnan(self.scores)]
 
     def steps(self, key: str) -> npt.NDArray[np.float64]:
         """Return a quantity such as bytes_up, of each round."""

@@ -63,7 +63,7 @@ function traces(section, key) {
 function end(section, key) {
   const shown = section.curves.filter((curve) => !curve.hidden);
   const others = shown.filter((curve) => curve !== section.curves[section.longest]);
-  return Math.max(...(others.length ? others : shown).map((curve) => curve.x[key].at(-1)), 0);
+  return Math.max(...(others.length ? others : shown).map((curve) => curve.x[key].at(-1) ?? 0), 0);
 }
 
 function layout(section, key) {
