@@ -160,7 +160,8 @@ from fedadmm import FedADMM, Local, federate, load, simulate
 GUARD
     torch.multiprocessing.set_start_method(sys.argv[1], force=True)
     data = federate(load("digits"), num_clients=20, partition="iid", seed=0)
-    options = dict(model="softmax_regression", data=data, rounds=2, participation=0.5, local=Local(epochs=1))
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10))
+    options = dict(model=model, data=data, rounds=2, participation=0.5, local=Local(epochs=1, batch_size="full"))
     runs = [simulate(FedADMM(), engine=e, workers=2, **options) for e in ("serial", "workers")]
     assert torch.equal(runs[0].theta, runs[1].theta)
     print("identical")
@@ -171,16 +172,23 @@ def _script(tmp_path: Any, start_method: str, *, guarded: bool) -> subprocess.Co
     guard = 'if __name__ == "__main__":' if guarded else "if True:"
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT).replace("GUARD", guard))
+    (tmp_path / "tmp").mkdir()
     return subprocess.run(
-        [sys.executable, script, start_method], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, script, start_method],
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("start_method", "guarded"), [("fork", True), ("fork", False), ("spawn", True)])
-def test_scripts_run_under_fork_and_spawn(tmp_path, start_method, guarded) -> None:
+def test_scripts_run_under_fork_and_spawn_and_leave_nothing_behind(tmp_path, start_method, guarded) -> None:
     done = _script(tmp_path, start_method, guarded=guarded)
     assert done.stdout.strip() == "identical", done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.slow

@@ -166,7 +166,7 @@ def _work(connection: Connection, setup: Setup) -> None:
             outcome: tuple[Exception | None, Any] = (None, handler(job))
         except Exception as error:
             outcome = (_sendable(error), traceback.format_exc())
-        connection.send(outcome)
+        connection.send_bytes(pickle.dumps(outcome))  # whole: torch would leave a socket for a tensor
 
 
 def _end_with_parent() -> None:
