@@ -10,6 +10,7 @@ import typer
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
 from fedadmm.core.naming import near_names
+from fedadmm.experiments.campaign import Budget
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.files import load_plan, parse_changes
 from fedadmm.experiments.paper import PAPER, Preset, Size
@@ -106,10 +107,12 @@ def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[s
     return wanted
 
 
-def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as 2h, 90m, 1h30m or 45s."""
+def budget_of(text: str | None) -> Budget:
+    """Return a budget that begins now, of a duration such as 2h, 90m, 1h30m or 45s; None: it has no end."""
+    if text is None:
+        return Budget(None)
     match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
-    parts = [float(part or 0) for part in match.groups()] if match else []
-    if not any(parts):
+    hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
+    if not any((hours, minutes, seconds)):
         raise InputError(f"budget={text!r} is no duration; write 2h, 90m, 1h30m or 45s")
-    return parts[0] * 3600 + parts[1] * 60 + parts[2]
+    return Budget(hours * 3600 + minutes * 60 + seconds)

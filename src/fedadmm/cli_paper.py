@@ -14,9 +14,9 @@ from fedadmm.cli_options import (
     DataDir,
     SizeOption,
     VariantOption,
+    budget_of,
     check_seeds,
     columns_named,
-    parse_duration,
     preset_named,
     refuse,
     rows_named,
@@ -27,6 +27,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
 from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
 from fedadmm.experiments.experiment import Experiment
+from fedadmm.experiments.pace import Pace
 from fedadmm.experiments.paper import PAPER, Preset, Size, WorkedOut
 from fedadmm.experiments.paper.tuned import FILE as TUNED
 from fedadmm.experiments.paper.tuned import Tuned, published_values, read_tuned, values_of
@@ -62,7 +63,7 @@ def reproduce_command(
 
     Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
     """
-    seconds = None if budget is None else parse_duration(budget)
+    time_left = budget_of(budget)
     if seeds is not None:
         check_seeds(seeds)
     for folder in (out, results):
@@ -103,25 +104,9 @@ def reproduce_command(
         return
     jobs = by_preset[chosen[0]]
     _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)
-    interruption, begun = Interruption(), []
-
-    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
-        ensure(experiment.data.name, data_dir=data_dir)
-        begun.append(experiment)
-        ended = run_with_progress(
-            experiment, out=out, data_dir=data_dir, interruption=interruption, proceed=proceed
-        )
-        return ended.status != "interrupted"
-
-    finished = list(play(jobs, places=places, pace=pace, budget=Budget(seconds), run=run))
-    done = sum(job.is_published for job in jobs) + len(finished)
-    if budget is not None and done < len(jobs) and not begun and not finished:
-        raise InputError(f"--budget {budget} is too short for a start and a round of any run; give more")
-    console.print(
-        f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"
-        + (f"; their records are in {results}" if done else "")
-        + ("" if done == len(jobs) else "; the same command goes on from here"),
-        soft_wrap=True,
+    interruption = Interruption()
+    done = _run_missing(
+        jobs, places=places, pace=pace, budget=time_left, data_dir=data_dir, interruption=interruption
     )
     if chosen[0].chosen and done:
         _print_ratios(chosen[0], jobs, results=results)
@@ -131,6 +116,39 @@ def reproduce_command(
         console.print("There is no report: it is made of finished runs.")
     if interruption.asked:
         raise typer.Exit(130)
+
+
+def _run_missing(
+    jobs: Sequence[Job],
+    *,
+    places: Places,
+    pace: Pace,
+    budget: Budget,
+    data_dir: Path | None,
+    interruption: Interruption,
+) -> int:
+    """Run what the time allows, say how far that came, and return how many runs are done in all."""
+    begun = []
+
+    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
+        ensure(experiment.data.name, data_dir=data_dir)
+        begun.append(experiment)
+        ended = run_with_progress(
+            experiment, out=places.runs, data_dir=data_dir, interruption=interruption, proceed=proceed
+        )
+        return ended.status != "interrupted"
+
+    finished = list(play(jobs, places=places, pace=pace, budget=budget, run=run))
+    done = sum(job.is_published for job in jobs) + len(finished)
+    if budget.seconds is not None and done < len(jobs) and not begun and not finished:
+        raise InputError(f"{budget.seconds:g} s are too short for a round of any run; give a longer --budget")
+    console.print(
+        f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"
+        + (f"; their records are in {places.results}" if done else "")
+        + ("" if done == len(jobs) else "; the same command goes on from here"),
+        soft_wrap=True,
+    )
+    return done
 
 
 class PaperReport(NamedTuple):

@@ -19,17 +19,16 @@ from fedadmm.cli_options import (
     PlanArgument,
     SizeOption,
     VariantOption,
+    budget_of,
     check_seeds,
     columns_named,
     experiments_of,
-    parse_duration,
     refuse,
     rows_named,
 )
 from fedadmm.cli_progress import Interruption, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
-from fedadmm.experiments.campaign import Budget
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper import PAPER, Size
 from fedadmm.experiments.paper.methods import LEARNING_RATES
@@ -81,7 +80,7 @@ def tune_command(
         options = {"--columns": columns, "--size": size != "paper", "--variant": released}
         refuse(plan, "is no preset of the paper", options)
         experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
-    time_left = Budget(None if budget is None else parse_duration(budget))
+    time_left = budget_of(budget)
     interruption = Interruption()
 
     def run(experiment: Experiment) -> tuple[list[Record], bool]:

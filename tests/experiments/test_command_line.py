@@ -128,7 +128,7 @@ def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_ex
                 "--budget",
                 "1s",
             ],
-            "--budget 1s is too short for a start and a round of any run; give more",
+            "1 s are too short for a round of any run; give a longer --budget",
         ),
         (["tune", "tabel3"], "did you mean table3"),
         (["reproduce"], "no preset was named"),

@@ -113,6 +113,7 @@ class Budget:
     """Seconds that may be spent; a round that would not end in time is not begun."""
 
     def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def has_time_for(self, seconds: float) -> bool:
