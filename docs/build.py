@@ -1,4 +1,4 @@
-"""Fill in REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md from results/, the others by measuring: `make docs`.
+"""Fill in README.md, REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md from results/, the others by measuring.
 
 What stands between <!-- reproduce NAME ... --> or <!-- clock --> and <!-- end --> is made again from the published
 records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
@@ -22,9 +22,10 @@ from fedadmm.report.ratios import ratios_markdown
 from fedadmm.report.table import markdown, report_rows
 
 MINUTES = ("lemmas", "theorem1")
-PAGES = ("REPRODUCTION.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
+NAMES = ("REPRODUCTION.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
+PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -78,8 +79,10 @@ def filled(text: str, *, draw: bool) -> str:
 def main() -> None:
     """Rewrite the pages, or those that are named, or with --check say whether they are up to date."""
     check = "--check" in sys.argv
-    names = [name for name in sys.argv[1:] if name in PAGES] or PAGES
-    for page in (DOCS / name for name in names):
+    names = [name for name in sys.argv[1:] if name != "--check"] or list(PAGES)
+    if unknown := set(names) - set(PAGES):
+        sys.exit(f"there is no page {', '.join(sorted(unknown))}; use {', '.join(PAGES)}")
+    for page in (PAGES[name] for name in names):
         before = page.read_text()
         after = convex_tables.filled(filled(before, draw=not check))
         if not check:
