@@ -6,13 +6,14 @@ import subprocess
 import sys
 import textwrap
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch.nn import functional
 
 from fedadmm import FedADMM, FedAvg, InputError, Local, Simulation
+from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.engine.pool import Pool
 from fedadmm.engine.workers import WorkersEngine
@@ -44,9 +45,38 @@ def test_neither_the_number_of_workers_nor_the_store_shows_in_the_result(workers
     assert identical(_outcome(_simulation(method, engine="workers", workers=workers, folder=folder)), serial)
 
 
-def test_a_worker_that_is_killed_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+class Memories(NamedTuple):
+    even: torch.Tensor
+    odd: torch.Tensor
+    last: torch.Tensor | None
+    visits: int = 0
+
+
+class Restless(FedAvg):
+    """FedAvg whose clients remember, in a state that changes its form and whose parts change places."""
+
+    def init_client(self, theta: torch.Tensor) -> Memories:
+        return Memories(theta, 2 * theta, theta)
+
+    def client_update(self, server: Any, client: Memories, problem: Any) -> Any:
+        w = problem.solve(start=(server.theta + client.even) / 2)
+        last = (w.double(), None, w[:3])[client.visits % 3]
+        return Upload(w - server.theta), Memories(client.odd, client.even, last, client.visits + 1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_state_may_change_its_form_and_its_parts_their_places(workers: int) -> None:
+    serial = _outcome(_simulation(Restless(), engine="serial"))
+    assert identical(_outcome(_simulation(Restless(), engine="workers", workers=workers)), serial)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_worker_that_is_killed_changes_nothing(
+    on_disk: bool, monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
     serial = _outcome(_simulation(FedADMM(), engine="serial"))
-    simulation = _simulation(FedADMM(), engine="workers", workers=2, folder=tmp_path / "state")
+    folder = tmp_path / "state" if on_disk else None
+    simulation = _simulation(FedADMM(), engine="workers", workers=2, folder=folder)
     pool: Pool = simulation._engine.pool
     passed_on = pool.run
     killed = []

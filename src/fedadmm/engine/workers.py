@@ -1,10 +1,11 @@
 """Client updates in worker processes; the result is the serial engine's to the bit.
 
-Theta, buffers and uploads are in shared memory, and a worker reads and writes the states of its clients where they
-live. The uploads are summed in the order of the round, whatever the order of their arrival.
+Theta, buffers and uploads are in shared memory, and so are the states of the clients at work, but where these are in a
+file, which the workers read and write themselves. The uploads are summed in the order of the round, whatever the order
+of their arrival.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.serial import Task
 from fedadmm.engine.shared import SharedMessage, probe_upload
 from fedadmm.learning.evaluation import combined
-from fedadmm.state.encoding import decode, encode
 from fedadmm.state.file import StateFile
 
 SLOTS_PER_WORKER = 4  # uploads of each worker that may wait to be summed
@@ -25,10 +25,10 @@ class Update(NamedTuple):
     """A job: one client's update."""
 
     assignment: Assignment
-    download: list[Any]  # the scalars of what it downloads
-    slot: int  # where its upload goes
+    download: list[Any]  # of what it downloads, what is not in shared memory
+    slot: int  # where its state is, where the store has no file, and where its upload goes
     version: int | None  # the round of the client's state in the store's file
-    state: bytes | None  # the state itself, where the store has no file
+    state: list[Any] | None  # of the state in the slot, what is not in shared memory
 
     def __str__(self) -> str:
         return f"the update of client {self.assignment.client}"
@@ -45,13 +45,13 @@ class Evaluation(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What comes back of an update beside its upload."""
+    """What comes back of an update beside the vectors in its slot."""
 
-    scalars: list[Any]  # of the upload
+    upload: list[Any]
     effort: Effort
     newcomer: bool
     finite: bool
-    state: bytes | None  # the new state, where the store has no file
+    state: list[Any] | None  # of the new state, where the store has no file
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Setup:
     algorithm: Algorithm[Any, Any, Any]
     task: Task
     initial: Vector
-    client_kind: type[Any]
     file: StateFile | None
     download: SharedMessage
     buffers: SharedMessage
-    slots: list[SharedMessage]
+    uploads: list[SharedMessage]  # one a slot
+    states: list[SharedMessage]  # likewise; none where the store has a file
 
     def __call__(self) -> Handler:
         """Return what answers a job, in a worker: with a network and an open file of its own."""
@@ -73,7 +73,7 @@ class Setup:
         file = None if self.file is None else self.file.own()
 
         def handle(job: Update | Evaluation) -> Any:
-            download, buffers = self.download.read(job.download), self.buffers.read([])
+            download, buffers = self.download.read(job.download), self.buffers.read([..., ...])
             if isinstance(job, Evaluation):
                 return task.evaluate_part(job.part, download.theta, buffers=buffers)
             return self._update(job, task.problem(job.assignment, buffers=buffers), download, file)
@@ -82,7 +82,8 @@ class Setup:
 
     def _update(self, job: Update, problem: Any, download: Any, file: StateFile | None) -> Answer:
         client, round = job.assignment.client, job.assignment.round
-        state = None if job.state is None else self.client_kind(*decode(job.state))
+        # A copy: parts of the old state may end in the new one, which is written in its place.
+        state = None if job.state is None else self.states[job.slot].copy(job.state)
         if file is not None and job.version is not None:
             state = file.get_version(client, job.version)
         visit, state = visit_client(
@@ -93,11 +94,26 @@ class Setup:
             initial=self.initial,
             problem=problem,
         )
-        scalars = self.slots[job.slot].write(visit.upload)
+        upload = self.uploads[job.slot].write(visit.upload)
+        kept = None
         if visit.finite and file is not None:
             file.stage(round, client, state)
-        kept = b"".join(encode(state)) if visit.finite and file is None else None
-        return Answer(scalars, visit.effort, visit.newcomer, visit.finite, kept)
+        elif visit.finite:
+            kept = self.states[job.slot].write(state)
+        return Answer(upload, visit.effort, visit.newcomer, visit.finite, kept)
+
+
+class Updates(Sequence[Update]):
+    """The jobs of a round, each made when it is handed out: its slot is free only then."""
+
+    def __init__(self, assignments: Sequence[Assignment], make: Callable[[int, Assignment], Update]) -> None:
+        self._assignments, self._make = assignments, make
+
+    def __len__(self) -> int:
+        return len(self._assignments)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._make(number, self._assignments[number])
 
 
 class WorkersEngine:
@@ -114,17 +130,19 @@ class WorkersEngine:
         start_method: str | None = None,
     ) -> None:
         download = algorithm.download(algorithm.init_server(initial))
-        upload = probe_upload(algorithm, download, initial)
+        upload, state = probe_upload(algorithm, download, initial), algorithm.init_client(initial)
+        file = getattr(store, "file", None)
+        slots = range(SLOTS_PER_WORKER * num_workers)
         self._task, self._store = task, store
         self._setup = Setup(
             algorithm,
             task,
             initial.clone().share_memory_(),
-            type(algorithm.init_client(initial)),
-            getattr(store, "file", None),
+            file,
             SharedMessage.like(download),
             SharedMessage.like(task.buffers()),
-            [SharedMessage.like(upload) for _ in range(SLOTS_PER_WORKER * num_workers)],
+            [SharedMessage.like(upload) for _ in slots],
+            [SharedMessage.like(state) for _ in slots] if file is None else [],
         )
         self.pool = Pool(self._setup, num_workers=num_workers, start_method=start_method)
 
@@ -132,28 +150,28 @@ class WorkersEngine:
         self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
     ) -> Iterator[Visit]:
         """Yield the answers of the assigned clients, in the order of the assignments."""
-        scalars = self._publish(download, buffers)
-        jobs = [self._job(number, assignment, scalars) for number, assignment in enumerate(assignments)]
+        published = self._publish(download, buffers)
+        jobs = Updates(assignments, lambda number, assignment: self._update(number, assignment, published))
         costs = [self._task.cost(assignment) for assignment in assignments]
-        answers = self.pool.run(jobs, costs=costs, window=len(self._setup.slots))
-        for job, answer in zip(jobs, answers, strict=True):
-            client, round = job.assignment.client, job.assignment.round
+        answers = self.pool.run(jobs, costs=costs, window=self._num_slots)
+        for number, (assignment, answer) in enumerate(zip(assignments, answers, strict=True)):
+            slot = number % self._num_slots
             if answer.state is not None:
-                self._store.stage(round, client, self._setup.client_kind(*decode(answer.state)))
-            upload = self._setup.slots[job.slot].read(answer.scalars)
+                state = self._setup.states[slot].copy(answer.state)
+                self._store.stage(assignment.round, assignment.client, state)
             yield Visit(
-                client,
-                upload,
+                assignment.client,
+                self._setup.uploads[slot].read(answer.upload),
                 answer.effort,
                 answer.newcomer,
                 answer.finite,
-                silent=not job.assignment.sends,
+                silent=not assignment.sends,
             )
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples, whose parts the workers share."""
-        scalars = self._publish(download, buffers)
-        jobs = [Evaluation(part, scalars) for part in range(self._task.num_parts)]
+        published = self._publish(download, buffers)
+        jobs = [Evaluation(part, published) for part in range(self._task.num_parts)]
         return combined(self.pool.run(jobs, costs=[1.0] * len(jobs), window=len(jobs)))
 
     def close(self) -> None:
@@ -164,9 +182,14 @@ class WorkersEngine:
         self._setup.buffers.write(buffers)
         return self._setup.download.write(download)
 
-    def _job(self, number: int, assignment: Assignment, scalars: list[Any]) -> Update:
-        slot = number % len(self._setup.slots)
+    @property
+    def _num_slots(self) -> int:
+        return len(self._setup.uploads)
+
+    def _update(self, number: int, assignment: Assignment, download: list[Any]) -> Update:
+        slot = number % self._num_slots
         if self._setup.file is not None:
-            return Update(assignment, scalars, slot, self._store.round_of(assignment.client), None)  # type: ignore[attr-defined]
+            return Update(assignment, download, slot, self._store.round_of(assignment.client), None)  # type: ignore[attr-defined]
         state = self._store.get(assignment.client)
-        return Update(assignment, scalars, slot, None, None if state is None else b"".join(encode(state)))
+        beside = None if state is None else self._setup.states[slot].write(state)
+        return Update(assignment, download, slot, None, beside)
