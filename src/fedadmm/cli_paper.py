@@ -25,7 +25,7 @@ from fedadmm.cli_progress import Interruption, run_with_progress
 from fedadmm.cli_status import pace_here, status_table
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
-from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
+from fedadmm.experiments.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.pace import Pace
 from fedadmm.experiments.paper import PAPER, Preset, Size, WorkedOut
@@ -96,11 +96,13 @@ def reproduce_command(
         )
         for one in chosen
     }
-    for job in (job for jobs in by_preset.values() for job in jobs):
-        pace.learn(job.experiment, job.records)
     if status:
         console.print(status_table(by_preset, pace))
-        console.print("Hours left are estimated from runs made here, or else from batches timed here.")
+        console.print(
+            "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
+            "timed on this one." + (" Small versions: --size small." if size == "paper" else ""),
+            soft_wrap=True,
+        )
         return
     jobs = by_preset[chosen[0]]
     _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)
@@ -133,9 +135,14 @@ def _run_missing(
     def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
         ensure(experiment.data.name, data_dir=data_dir)
         begun.append(experiment)
-        ended = run_with_progress(
-            experiment, out=places.runs, data_dir=data_dir, interruption=interruption, proceed=proceed
-        )
+        try:
+            with budget.enforced():
+                ended = run_with_progress(
+                    experiment, out=places.runs, data_dir=data_dir, interruption=interruption, proceed=proceed
+                )
+        except OutOfTimeError:
+            return False
+        pace.learn(experiment, ended.history)
         return ended.status != "interrupted"
 
     finished = list(play(jobs, places=places, pace=pace, budget=budget, run=run))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from fedadmm.cli_options import (
 from fedadmm.cli_progress import Interruption, run_with_progress
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
+from fedadmm.experiments.campaign import OutOfTimeError
 from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper import PAPER, Size
 from fedadmm.experiments.paper.methods import LEARNING_RATES
@@ -85,19 +87,20 @@ def tune_command(
 
     def run(experiment: Experiment) -> tuple[list[Record], bool]:
         ensure(experiment.data.name, data_dir=data_dir)
-        ended = run_with_progress(
-            experiment,
-            out=out / TUNING,
-            data_dir=data_dir,
-            interruption=interruption,
-            tell_refused=False,
-            proceed=lambda record: time_left.has_time_for(record.seconds),
-        )
-        if ended.status == "interrupted":
-            reason, code = ("Stopped", 130) if interruption.asked else ("The time is up", 0)
-            console.print(f"{reason}; the same command goes on from here")
-            raise typer.Exit(code)
-        return ended.history, ended.status == "diverged"
+        with suppress(OutOfTimeError), time_left.enforced():
+            ended = run_with_progress(
+                experiment,
+                out=out / TUNING,
+                data_dir=data_dir,
+                interruption=interruption,
+                tell_refused=False,
+                proceed=lambda record: time_left.has_time_for(record.seconds),
+            )
+            if ended.status != "interrupted":
+                return ended.history, ended.status == "diverged"
+        reason, code = ("Stopped", 130) if interruption.asked else ("The time is up", 0)
+        console.print(f"{reason}; the same command goes on from here")
+        raise typer.Exit(code)
 
     for experiment in experiments:
         trials = search(

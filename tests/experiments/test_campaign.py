@@ -1,7 +1,10 @@
 """Campaigns: what is missing is run, the cheapest first, in time, and only the small files are kept."""
 
 import json
+import signal
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from fedadmm.cli_status import _hours_text
 from fedadmm.cli_tune import _of_paper as tuned_in_paper
 from fedadmm.core.errors import InputError
 from fedadmm.data.sources import MNIST
-from fedadmm.experiments.campaign import Budget, Job, Places, jobs_of, play
+from fedadmm.experiments.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
 from fedadmm.experiments.experiment import DataSettings, Experiment, ModelSettings
 from fedadmm.experiments.files import preset_descriptions
 from fedadmm.experiments.pace import Pace, gradient_evaluations
@@ -126,13 +129,34 @@ def test_a_round_that_would_not_end_in_time_is_not_begun(places, pace):
 
 def test_pace_learns_from_runs_and_the_estimate_is_in_proportion(places, pace):
     one = experiment("fedavg")
-    pace.learn(one, [Record(1, 0.5, 1.0, 1.0, (0,), (), 1, 100, 1, 1, 2.0)])  # 0.02 seconds a gradient
+    round = Record(1, 0.5, 1.0, 1.0, (0,), (), 1, 100, 1, 1, 2.0)  # 0.02 seconds a gradient
+    pace.learn(one, [replace(round, seconds=200.0)] * 2)  # two rounds may have had a bad moment
+    assert pace.seconds(one, rounds=10) < 100
+    pace.learn(one, [round] * 3)
     assert gradient_evaluations(one) == pytest.approx(0.2 * 1437)
     assert pace.seconds(one, rounds=10) == pytest.approx(10 * 0.2 * 1437 * 0.02)
     assert pace.seconds(experiment("feddyn", 5), rounds=10) == pytest.approx(5 * pace.seconds(one, rounds=10))
 
 
-def test_a_probe_is_remembered(tmp_path, pace):
+def test_what_was_begun_comes_before_what_is_cheaper(places, pace):
+    run_experiment(experiment("feddyn", 5), out=places.runs, on_round=lambda record: False)
+    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    assert [job.experiment.label for job in done] == ["feddyn", "fedavg"]
+
+
+def test_a_round_that_outlasts_the_budget_is_cut_short_and_nothing_is_lost(places):
+    before = signal.getsignal(signal.SIGALRM)
+    began = time.monotonic()
+    with pytest.raises(OutOfTimeError), Budget(2.0).enforced():
+        run_experiment(experiment("fedavg"), out=places.runs, on_round=lambda record: time.sleep(60))
+    assert time.monotonic() - began < 30
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert {job.experiment.label: len(job.records) for job in jobs(places)} == {"fedavg": 1, "feddyn": 0}
+    assert run_experiment(experiment("fedavg"), out=places.runs).status == "finished"
+
+
+def test_a_pace_is_remembered(tmp_path, pace):
     first = pace.seconds(experiment("fedavg"), rounds=1)
     assert first > 0
     assert Pace(cache=tmp_path / "pace.json").seconds(experiment("fedavg"), rounds=1) == first

@@ -2,10 +2,13 @@
 
 import logging
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 from fedadmm.core.errors import InputError
@@ -110,7 +113,7 @@ def publish(experiment: Experiment, places: Places) -> None:
 
 
 class Budget:
-    """Seconds that may be spent; a round that would not end in time is not begun."""
+    """Seconds that may be spent; a round that would not end in time is not begun, or else is cut short."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -119,6 +122,28 @@ class Budget:
     def has_time_for(self, seconds: float) -> bool:
         """Return whether so many seconds are left."""
         return self._end is None or time.monotonic() + seconds <= self._end
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Raise OutOfTimeError in what runs when the time is up; a round that is cut short leaves no trace."""
+        if self._end is None:
+            yield
+            return
+        before = signal.signal(signal.SIGALRM, _on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, max(self._end - time.monotonic(), 1e-3))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+class OutOfTimeError(BaseException):
+    """The budget is spent in the midst of a round."""
+
+
+def _on_alarm(number: int, frame: FrameType | None) -> None:
+    raise OutOfTimeError
 
 
 def play(
@@ -129,12 +154,12 @@ def play(
     budget: Budget,
     run: Callable[[Experiment, Callable[[Record], bool]], bool],
 ) -> Iterator[Job]:
-    """Run what is missing, the cheapest first, and give back each job that was finished.
+    """Run what is missing, what was begun and then the cheapest first, and give back each job that was finished.
 
     run: runs an experiment, asks after each round whether to go on, and returns whether the run came to its end.
     """
     unique = {job.experiment.folder_name: job for job in jobs if not job.is_published}
-    for job in sorted(unique.values(), key=lambda job: job.seconds_left(pace)):
+    for job in sorted(unique.values(), key=lambda job: (not job.records, job.seconds_left(pace))):
         if job.is_done:  # it was stopped between its last round and its publication
             publish(job.experiment, places)
             yield job

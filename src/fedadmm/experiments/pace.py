@@ -1,4 +1,4 @@
-"""How long a run takes on this machine: measured on runs that were made, or else on a few batches."""
+"""How long a run takes on this machine: measured on runs that were made here, or else on a few batches."""
 
 import json
 import statistics
@@ -21,6 +21,7 @@ from fedadmm.learning.local import Local
 NUM_EXAMPLES = {"mnist": 60_000, "fmnist": 60_000, "cifar10": 50_000, "digits": 1437}
 SHAPES = {"mnist": (1, 28, 28), "fmnist": (1, 28, 28), "cifar10": (3, 32, 32), "digits": (1, 8, 8)}
 PROBE_EXAMPLES = 200
+ROUNDS_THAT_TELL = 3  # fewer may have had a bad moment
 
 
 class Pace:
@@ -32,17 +33,16 @@ class Pace:
         """Begin with what was timed before; on_probe is told what is about to be timed."""
         self._on_probe = on_probe
         self._file = cache or platformdirs.user_cache_path("fedadmm") / "pace.json"
-        self._measured: dict[str, list[float]] = {}
-        self._probed: dict[str, float] = _read(self._file)
+        self._known: dict[str, float] = _read(self._file)
 
     def learn(self, experiment: Experiment, records: Iterable[Record]) -> None:
-        """Take in a run that was made on this machine."""
+        """Remember the pace of a run that was made on this machine."""
         if _is_made_on_the_spot(experiment):
             seconds = [r.seconds for r in records]
         else:
             seconds = [r.seconds / r.gradient_evaluations for r in records if r.gradient_evaluations]
-        if seconds:
-            self._measured.setdefault(_key(experiment), []).append(statistics.median(seconds))
+        if len(seconds) >= ROUNDS_THAT_TELL:
+            self._remember(_key(experiment), statistics.median(seconds))
 
     def seconds(self, experiment: Experiment, *, rounds: int) -> float:
         """Return the estimated seconds of so many rounds.
@@ -50,19 +50,20 @@ class Pace:
         Rounds on data that is made on the spot are small, and count nothing until such a run was made.
         """
         if _is_made_on_the_spot(experiment):
-            return rounds * statistics.median(self._measured.get(_key(experiment), [0.0]))
+            return rounds * self._known.get(_key(experiment), 0.0)
         return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
 
     def _per_gradient(self, experiment: Experiment) -> float:
         key = _key(experiment)
-        if key in self._measured:
-            return statistics.median(self._measured[key])
-        if key not in self._probed:
+        if key not in self._known:
             self._on_probe(_steps(experiment))
-            self._probed[key] = _probe(experiment)
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(json.dumps(self._probed, indent=1))
-        return self._probed[key]
+            self._remember(key, _probe(experiment))
+        return self._known[key]
+
+    def _remember(self, key: str, seconds: float) -> None:
+        self._known[key] = seconds
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps(self._known, indent=1))
 
 
 def gradient_evaluations(experiment: Experiment) -> float:

@@ -78,8 +78,16 @@ class Method:
     @property
     def is_fedadmm(self) -> bool:
         """Whether the method is FedADMM in any of its forms; the released code is another algorithm."""
-        name = str(self.runs[0].experiment["algorithm"]["name"]).rpartition(":")[2].lower()
-        return name.startswith("fedadmm") and not name.endswith("released")
+        return self._algorithm.startswith("fedadmm") and not self.is_released
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the method is what the paper's released code does."""
+        return self._algorithm == "fedadmm_released"
+
+    @property
+    def _algorithm(self) -> str:
+        return str(self.runs[0].experiment["algorithm"]["name"]).rpartition(":")[2].lower()
 
     @cached_property
     def has_clock(self) -> bool:

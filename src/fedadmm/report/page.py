@@ -17,7 +17,7 @@ from fedadmm.report.methods import Array, Method, methods_in, much_longer
 from fedadmm.report.metrics import Metric
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.styles import Style
-from fedadmm.report.table import TEXT_COLUMNS, TIME, family_sentence, fastest, report_rows
+from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, family_sentence, report_rows
 
 AXIS_NAMES = {
     "round": "rounds",
@@ -79,17 +79,16 @@ def _section(section: Section, number: int, methods: Sequence[Method], published
 
 def _table(methods: Sequence[Method], published: PublishedFor) -> str:
     rows = report_rows(methods, published=published)
-    best = fastest(methods)
     head = "".join(
         f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0].metric))}</th>' for key in rows[0]
     )
     lines = []
-    for number, (method, row) in enumerate(zip(methods, rows, strict=True)):
+    for number, (method, row, leads) in enumerate(zip(methods, rows, are_fastest(methods), strict=True)):
         name, *rest = row.items()
         inside = f"{_swatch(method.style)}<span>{_breakable(name[1])}</span>"
         button = f'<button type="button" data-curve="{number}">{inside}</button>'
         cells = "".join(f"<td{_aligned(key)}>{escape(value)}</td>" for key, value in rest)
-        mark = ' class="fastest"' if method is best else ""
+        mark = ' class="fastest"' if leads else ""
         lines.append(f'<tr{mark}><th scope="row" class="text">{button}</th>{cells}</tr>')
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
@@ -103,7 +102,7 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
     if target is not None:
         notes.append(
             f"Rounds and upload: until the {methods[0].metric.title} reached {target:g}; "
-            "N+ means not within N rounds."
+            "N+ means not within the N rounds that the run, or the shortest of its seeds, lasted."
         )
     if any(len(method.runs) > 1 for method in methods):
         notes.append(
@@ -118,6 +117,11 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
     if (longest := much_longer(methods)) is not None:
         notes.append(f"{longest.name} goes on beyond the chart: a double click shows all of it.")
     notes.append("Seconds are as measured, beside whatever else the machine did.")
+    if any(record["refused"] for method in methods for run in method.runs for record in run.rounds):
+        notes.append(
+            "Refused: updates that were not finite, which leave no trace; where a whole round is refused, the run ends "
+            "as diverged."
+        )
     if any("collapsed" in method.status for method in methods):
         notes.append("Collapsed: the run ended worse than after its first round.")
     figures = [published(method.runs[0]) for method in methods]
