@@ -32,7 +32,7 @@ from fedadmm.experiments.paper import PAPER, Preset, Size, WorkedOut
 from fedadmm.experiments.paper.tuned import FILE as TUNED
 from fedadmm.experiments.paper.tuned import Tuned, published_values, read_tuned, values_of
 from fedadmm.experiments.records import Record
-from fedadmm.report.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows
+from fedadmm.report.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows, read_arrivals
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published, PublishedFor, Section
 
@@ -103,6 +103,12 @@ def reproduce_command(
             "timed on this one." + (" Small versions: --size small." if size == "paper" else ""),
             soft_wrap=True,
         )
+        for path in (kept_arrivals(one, results) for one in chosen if one.chosen):
+            if path.exists():
+                count = len(read_arrivals(path))
+                console.print(
+                    f"{path} has the rounds of arrival of {count} runs that are not kept.", soft_wrap=True
+                )
         return
     jobs = by_preset[chosen[0]]
     _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)

@@ -137,16 +137,18 @@ def test_a_method_has_one_style_everywhere_and_an_unknown_label_a_stable_one():
     assert style_of("mine").colour in PALETTE
 
 
-def test_forms_of_one_method_differ_in_colour_and_beside_other_methods_in_their_dash():
+def test_many_forms_of_a_method_differ_in_colour_and_two_beside_other_methods_in_their_dash():
     forms = [f"fedadmm_eta{eta}" for eta in (0.5, 1, 1.5, 2)]
     assert len({style.colour for style in styles_for(forms)}) == 4
     first, *others = styles_for(["fedadmm_eta1", "fedadmm", "fedadmm_eta2"])
     assert others[0] == STYLES["fedadmm"]
     assert len({first.colour, *(style.colour for style in others)}) == 3
     *styles, fedavg = styles_for([*forms, "fedavg"])
-    assert {style.colour for style in styles} == {STYLES["fedadmm"].colour}
-    assert len(set(styles)) == 4
     assert fedavg == STYLES["fedavg"]
+    assert len({style.colour for style in [*styles, fedavg]}) == 5
+    *two, fedavg = styles_for([*forms[:2], "fedavg"])
+    assert {style.colour for style in two} == {STYLES["fedadmm"].colour}
+    assert len(set(two)) == 2
 
 
 def test_a_method_has_one_style_in_all_sections_even_where_others_are_missing(tmp_path):

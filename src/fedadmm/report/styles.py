@@ -1,6 +1,7 @@
 """The colour and the dash of a method: one table for the page and for the figures."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -60,16 +61,17 @@ APART = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY)
 def styles_for(labels: Sequence[str]) -> list[Style]:
     """Return the styles of a report's methods, given by their labels: no two alike, as long as there are enough.
 
-    A method of the table keeps its style. Among several methods a form of one has its colour and another dash;
-    where there is nothing but forms of one method, they differ in colour.
+    A method of the table keeps its style. A form of a method has its colour and another dash; where there are three
+    forms of a method, or nothing else, they differ in colour.
     """
-    one_method = len({_method_of(label) for label in labels}) == 1
+    forms = Counter(_method_of(label) for label in labels)
     styles = {labels.index(label): STYLES[label] for label in labels if label in STYLES}
     for position, label in enumerate(labels):
         if position in styles:
             continue
         first, taken = style_of(label), list(styles.values())
-        colours = sorted(APART, key=lambda colour: colour != first.colour) if one_method else []
+        differ = len(forms) == 1 or forms[_method_of(label)] >= 3
+        colours = sorted(APART, key=lambda colour: colour != first.colour) if differ else []
         fresh = [
             Style(colour, SOLID) for colour in colours if colour not in {style.colour for style in taken}
         ]
