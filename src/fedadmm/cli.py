@@ -134,7 +134,8 @@ def compare_command(
         if first.target is None
         else f"; rounds and upload to reach {first.metric or 'accuracy'} {first.target:g}"
     )
-    title = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
+    heading = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds"
+    title = f"{heading}{target}"
     console.print(comparison_table(runs, title=title))
     remark = load_plan(plan).remark.strip() if algorithms is None else ""
     if remark:
@@ -145,7 +146,7 @@ def compare_command(
     axes = (ROUNDS, SIMULATED if SIMULATED in axes_of(methods) else BYTES)
     figure = accuracy_figure(methods, title=title, axes=axes, width=12)
     save_figure(figure, picture)
-    heading = title.removeprefix(f"{first.name}, ")  # the page's own says the name
+    heading = heading.removeprefix(f"{first.name}, ")  # the page's own says the name
     page = write_page([Section(heading, runs, remark)], out / "report.html", title=first.name)
     console.print(
         f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}\nReport: {page}",

@@ -38,7 +38,7 @@ def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
     page = (tmp_path / "c/report.html").read_text()
     assert "report-data" in page
     assert "<h1>digits</h1>" in page
-    assert ">shards, 3 rounds; rounds and upload to reach accuracy 0.9</h2>" in page
+    assert ">shards, 3 rounds</h2>" in page
     assert "Report: c/report.html" in done.stdout
     assert (tmp_path / "c/digits.md").read_text().count("\n") == 4
     listed = fedadmm("list", "--out", "c", cwd=tmp_path)
