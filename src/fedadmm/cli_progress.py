@@ -60,10 +60,12 @@ def run_with_progress(
     proceed: Callable[[Record], bool] = lambda record: True,
     sinks: Sequence[OpenSink] = (),
     tell_refused: bool = True,
+    values: str = "",
 ) -> Run:
     """Run an experiment behind a progress bar with score, target and time left.
 
     proceed: asked after each round whether to go on. tell_refused: name each client whose update is refused.
+    values: what tells it from others of its label.
     """
     metric = experiment.metric
     target = (
@@ -82,7 +84,7 @@ def run_with_progress(
     progress = Progress(*columns, console=console)
     with interruption.watched(), _log_shown(), _stopped(progress):
         label = experiment.label or experiment.algorithm_name
-        task = progress.add_task(label, total=experiment.rounds, score="")
+        task = progress.add_task(f"{label} {values}".strip(), total=experiment.rounds, score="")
 
         def on_start(rounds_before: int) -> None:
             progress.start()  # only now: a mistake in the set-up needs no bar

@@ -35,7 +35,7 @@ from fedadmm.experiments.experiment import Experiment
 from fedadmm.experiments.paper import PAPER, Size
 from fedadmm.experiments.paper.methods import LEARNING_RATES
 from fedadmm.experiments.paper.released import as_released
-from fedadmm.experiments.paper.tuned import read_tuned, write_tuned
+from fedadmm.experiments.paper.tuned import Values, read_tuned, write_tuned
 from fedadmm.experiments.records import Record
 from fedadmm.experiments.tuning import Trial, grid, search
 from fedadmm.report.gather import TUNING
@@ -94,6 +94,7 @@ def tune_command(
                 data_dir=data_dir,
                 interruption=interruption,
                 tell_refused=False,
+                values=_values_text(_values_in(experiment)),
                 proceed=lambda record: time_left.has_time_for(record.seconds),
             )
             if ended.status != "interrupted":
@@ -142,9 +143,17 @@ def _of_paper(
 
 
 def _row(trial: Trial) -> tuple[str, ...]:
-    values = ", ".join(f"{key} {value:g}" for key, value in trial.values.items())
     arrival = "-" if math.isinf(trial.arrival) else f"{trial.arrival:.1f}"
-    return values, str(trial.rounds), arrival, f"{trial.accuracy:.3f}", str(trial.refused)
+    return _values_text(trial.values), str(trial.rounds), arrival, f"{trial.accuracy:.3f}", str(trial.refused)
+
+
+def _values_in(experiment: Experiment) -> Values:
+    rate, rho = experiment.local.learning_rate, getattr(experiment.algorithm, "rho", None)
+    return {key: v for key, v in (("rate", rate), ("rho", rho)) if isinstance(v, float)}
+
+
+def _values_text(values: Values) -> str:
+    return ", ".join(f"{key} {value:g}" for key, value in values.items())
 
 
 def _numbers(text: str) -> list[float]:
