@@ -77,8 +77,17 @@ def reproduce_command(
             raise InputError(f"no preset was named; use one of {', '.join(PAPER)}, or --status")
         refuse("--status", "is of all presets", {"--columns": columns, "--algorithms": algorithms})
     elif (table := chosen[0].table) is not None:
-        options = {"--columns": columns, "--algorithms": algorithms, "--seeds": seeds, "--budget": budget}
-        refuse(preset, "is worked out, not run", options | {"--status": status, "--report": report})
+        given = {
+            "--columns": columns,
+            "--algorithms": algorithms,
+            "--seeds": seeds,
+            "--budget": budget,
+            "--size": size != "paper",
+            "--variant": variant != "printed",
+            "--status": status,
+            "--report": report,
+        }
+        refuse(preset, "is worked out, not run", given)
         _print_worked_out(chosen[0].title, table())
         return
     by_preset = {

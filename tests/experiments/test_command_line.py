@@ -116,6 +116,10 @@ def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_ex
         (["reproduce", "--status", "--columns", "mnist_100/iid"], "so --columns means nothing here"),
         (["reproduce", "table6", "--seeds", "2"], "table6 is worked out, not run, so --seeds means nothing"),
         (
+            ["reproduce", "table6", "--size", "small"],
+            "table6 is worked out, not run, so --size means nothing",
+        ),
+        (
             [
                 "reproduce",
                 "figure9",
