@@ -82,7 +82,7 @@ def test_flowers_own_simulation_runs_the_app(tmp_path: Path) -> None:
         assert len(list(tmp_path.glob("fedadmm-state/digits/client-*/state"))) == 4
     finally:
         listed = subprocess.run(
-            ["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True
+            ["ps", "-wweo", "pid=,args="], capture_output=True, text=True, check=True
         ).stdout
         for line in listed.splitlines():
             if "flower-superlink" in line and str(tmp_path) in line:
