@@ -56,7 +56,7 @@ bench-peers: install
 	done
 	cd benchmarks && PYTHONPATH=. ../$(BIN)/python peers/peers.py
 
-# The tables of docs/REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md, from results/; those of THEORY.md and ALGORITHMS.md,
+# The tables of README.md, docs/REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md, from results/; those of THEORY.md and ALGORITHMS.md,
 # measured again in some minutes.
 docs: install
 	$(BIN)/python docs/build.py

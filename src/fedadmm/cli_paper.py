@@ -106,18 +106,7 @@ def reproduce_command(
         for one in chosen
     }
     if status:
-        console.print(status_table(by_preset, pace))
-        console.print(
-            "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
-            "timed on this one." + (" Small versions: --size small." if size == "paper" else ""),
-            soft_wrap=True,
-        )
-        for path in (kept_arrivals(one, results) for one in chosen if one.chosen):
-            if path.exists():
-                count = len(read_arrivals(path))
-                console.print(
-                    f"{path} has the rounds of arrival of {count} runs that are not kept.", soft_wrap=True
-                )
+        _print_status(by_preset, pace, size=size, results=results)
         return
     jobs = by_preset[chosen[0]]
     _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)
@@ -133,6 +122,20 @@ def reproduce_command(
         console.print("There is no report: it is made of finished runs.")
     if interruption.asked:
         raise typer.Exit(130)
+
+
+def _print_status(by_preset: dict[Preset, list[Job]], pace: Pace, *, size: Size, results: Path) -> None:
+    console.print(status_table(by_preset, pace))
+    console.print(
+        "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
+        "timed on this one." + (" Small versions: --size small." if size == "paper" else ""),
+        soft_wrap=True,
+    )
+    for path in (kept_arrivals(preset, results) for preset in by_preset if preset.chosen):
+        if count := len(read_arrivals(path)):
+            console.print(
+                f"{path} has the rounds of arrival of {count} runs that are not kept.", soft_wrap=True
+            )
 
 
 def _run_missing(

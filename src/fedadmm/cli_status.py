@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from fedadmm.experiments.campaign import START_SECONDS, Job
+from fedadmm.experiments.campaign import Job
 from fedadmm.experiments.pace import Pace
 from fedadmm.experiments.paper import PAPER, Preset, Size
 
@@ -28,7 +28,7 @@ def presets_table() -> Table:
         cost = []
         for size in sizes:
             runs, seeds = [cell.experiment for cell in preset.cells(size)], preset.seeds(size)
-            hours = seeds * sum(START_SECONDS + pace.seconds(r, rounds=r.rounds) for r in runs) / 3600
+            hours = seeds * sum(pace.seconds_from_start(run, rounds=run.rounds) for run in runs) / 3600
             cost += [str(seeds * len(runs) or "-"), _hours_text(hours) if runs else "-"]
         table.add_row(preset.name, *cost, preset.title)
     return table

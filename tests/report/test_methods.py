@@ -4,7 +4,16 @@ from fedadmm.report.methods import methods_in, methods_of
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Published
 from fedadmm.report.styles import PALETTE, STYLES, style_of, styles_for
-from fedadmm.report.table import PAPER, SAVING, comparison_rows, family_sentence, latex, markdown, report_rows
+from fedadmm.report.table import (
+    PAPER,
+    SAVING,
+    are_fastest,
+    comparison_rows,
+    family_sentence,
+    latex,
+    markdown,
+    report_rows,
+)
 from run_folders import write_run
 
 
@@ -67,6 +76,18 @@ def test_the_family_is_told_by_the_algorithm_not_by_the_label(tmp_path):
     methods = methods_of([*ours, *theirs, *released])
     assert [method.is_fedadmm for method in methods] == [True, False, False]
     assert "Best form of FedADMM: ours arrived in 2 rounds" in family_sentence(methods)
+
+
+def test_all_that_are_level_are_the_fastest_and_the_released_code_is_told_apart(tmp_path):
+    ours = runs_of(tmp_path, [0.1, 0.6, 0.6], label="fedadmm", rounds=3)
+    level = runs_of(tmp_path, [0.1, 0.6, 0.6], label="fedavg", rounds=3)
+    late = runs_of(tmp_path, [0.1, 0.1, 0.6], label="fedprox", rounds=3)
+    never = runs_of(tmp_path, [0.1, 0.1, 0.1], label="released", algorithm="fedadmm_released", rounds=3)
+    methods = methods_of([*ours, *level, *late, *never])
+    assert are_fastest(methods) == [True, True, False, False]
+    assert are_fastest(methods[3:]) == [False]
+    assert family_sentence(methods).endswith("The released code counts as another algorithm.")
+    assert "released" not in family_sentence(methods[:3])
 
 
 def test_methods_of_one_label_are_named_after_what_differs(tmp_path):

@@ -22,7 +22,6 @@ from fedadmm.experiments.records import Record
 from fedadmm.experiments.runner import has_ended
 
 logger = logging.getLogger(__name__)
-START_SECONDS = 5.0  # for the data and the workers of a run
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,7 @@ class Job:
         """Return the estimated seconds of the rounds that are left."""
         if self.is_done:
             return 0.0
-        rounds = pace.seconds(self.experiment, rounds=self.experiment.rounds - len(self.records))
-        return START_SECONDS + rounds
+        return pace.seconds_from_start(self.experiment, rounds=self.experiment.rounds - len(self.records))
 
 
 class Places(NamedTuple):
@@ -164,7 +162,7 @@ def play(
             publish(job.experiment, places)
             yield job
             continue
-        if not budget.has_time_for(START_SECONDS + pace.seconds(job.experiment, rounds=1)):
+        if not budget.has_time_for(pace.seconds_from_start(job.experiment, rounds=1)):
             return
         if not run(job.experiment, lambda record: budget.has_time_for(record.seconds)):
             return

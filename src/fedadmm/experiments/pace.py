@@ -21,6 +21,7 @@ from fedadmm.learning.local import Local
 NUM_EXAMPLES = {"mnist": 60_000, "fmnist": 60_000, "cifar10": 50_000, "digits": 1437}
 SHAPES = {"mnist": (1, 28, 28), "fmnist": (1, 28, 28), "cifar10": (3, 32, 32), "digits": (1, 8, 8)}
 PROBE_EXAMPLES = 200
+START_SECONDS = 5.0  # for the data and the workers of a run
 ROUNDS_THAT_TELL = 3  # fewer may have had a bad moment
 
 
@@ -52,6 +53,10 @@ class Pace:
         if _is_made_on_the_spot(experiment):
             return rounds * self._known.get(_key(experiment), 0.0)
         return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
+
+    def seconds_from_start(self, experiment: Experiment, *, rounds: int) -> float:
+        """Return the estimated seconds of a start and so many rounds."""
+        return START_SECONDS + self.seconds(experiment, rounds=rounds)
 
     def _per_gradient(self, experiment: Experiment) -> float:
         key = _key(experiment)
