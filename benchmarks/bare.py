@@ -48,9 +48,7 @@ MODELS = {"cnn1": CNN1, "softmax_regression": SoftmaxRegression}
 class BareLoop:
     """Processes that train on `clients_per_round` clients when told to."""
 
-    def __init__(
-        self, model: str, *, clients_per_round: int, examples_per_client: int, batch_size: int
-    ) -> None:
+    def __init__(self, model: str, *, clients_per_round: int, examples_per_client: int, batch_size: int) -> None:
         num_processes = len(os.sched_getaffinity(0))
         self._pipes = []
         self._processes = []

@@ -20,7 +20,7 @@ from rich.progress import track
 from rich.table import Table
 from workloads import NUM_EXAMPLES, WORKLOADS, Workload
 
-from fedadmm import FedADMM, FedAvg, Local, Simulation, federate, make_dataset
+from fedadmm import FedADMM, FedAvg, LocalTraining, Simulation, federate, make_dataset
 from fedadmm.state.disk import DiskStore
 
 NUM_TEST_EXAMPLES = 10_000
@@ -46,9 +46,7 @@ CASES = (
 def make_data(workload: Workload, *, num_test_examples: int = 0) -> Any:
     """Return random images of MNIST's form, dealt to the clients."""
     torch.manual_seed(0)
-    train, test = (
-        (torch.randn(n, 1, 28, 28), torch.randint(0, 10, (n,))) for n in (NUM_EXAMPLES, num_test_examples)
-    )
+    train, test = ((torch.randn(n, 1, 28, 28), torch.randint(0, 10, (n,))) for n in (NUM_EXAMPLES, num_test_examples))
     dataset = make_dataset(train, test=test if num_test_examples else None)
     return federate(dataset, num_clients=workload.num_clients, partition="iid", seed=0)
 
@@ -65,7 +63,7 @@ def simulation(workload: Workload, case: Case, engine: str, data: Any) -> Iterat
             case.algorithm,
             model=workload.model,
             data=data,
-            local=Local(epochs=case.epochs, batch_size=workload.batch_size, learning_rate=0.01),
+            local=LocalTraining(epochs=case.epochs, batch_size=workload.batch_size, learning_rate=0.01),
             participation=workload.clients_per_round / workload.num_clients,
             seed=0,
             engine=engine,
@@ -111,11 +109,7 @@ def rows(name: str, *, pairs: int, console: Console) -> Iterator[list[str]]:
 def _ratio(times: list[tuple[float, float]]) -> tuple[str, str, str]:
     ratios = [ours / theirs for theirs, ours in times]
     spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
-    return (
-        f"{statistics.median(theirs for theirs, _ in times):.2f}",
-        f"{statistics.median(ratios):.3f}",
-        spread,
-    )
+    return (f"{statistics.median(theirs for theirs, _ in times):.2f}", f"{statistics.median(ratios):.3f}", spread)
 
 
 def main(
@@ -123,9 +117,7 @@ def main(
     pairs: Annotated[int, typer.Option(help="Rounds of each, interleaved with the bare loop.")] = 5,
 ) -> None:
     """Print the median ratio to the bare loop, and its spread."""
-    table = Table(
-        title=f"Round / bare loop, {platform.machine()}, torch {torch.__version__}", title_justify="left"
-    )
+    table = Table(title=f"Round / bare loop, {platform.machine()}, torch {torch.__version__}", title_justify="left")
     for column in ("workload", "E", "what", "engine", "bare loop [s]", "ratio", "from to"):
         table.add_column(column, no_wrap=True)
     console = Console(stderr=True)

@@ -12,12 +12,12 @@ import typer
 from engines import make_data
 from workloads import WORKLOADS
 
-from fedadmm import Local
+from fedadmm import LocalTraining
 from fedadmm.core.round import Assignment
 from fedadmm.engine.pool import keep_freed_memory
-from fedadmm.learning.evaluation import accuracy
-from fedadmm.learning.models import build
-from fedadmm.learning.task import LearningTask
+from fedadmm.training.evaluation import accuracy
+from fedadmm.training.models import build
+from fedadmm.training.task import LearningTask
 
 
 def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30) -> None:
@@ -31,7 +31,7 @@ def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30) -> No
         task = LearningTask(
             module,
             make_data(workload),
-            local=Local(epochs=1, batch_size=workload.batch_size, learning_rate=0.01),
+            local=LocalTraining(epochs=1, batch_size=workload.batch_size, learning_rate=0.01),
             loss=torch.nn.functional.cross_entropy,
             metrics={"accuracy": accuracy},
             seed=0,
@@ -54,9 +54,7 @@ def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30) -> No
         ratios = [b / a for a, b in zip(times["plain"][1:], times["admm"][1:], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         seconds = statistics.median(times["plain"][1:])
-        print(
-            f"{name:8}    {workload.batch_size:10}    {seconds:10.3f}    {middle:.3f} ({low:.3f} to {high:.3f})"
-        )
+        print(f"{name:8}    {workload.batch_size:10}    {seconds:10.3f}    {middle:.3f} ({low:.3f} to {high:.3f})")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from fedadmm.federation import LocalFederation
+from fedadmm.flower.local import LocalFederation
 
 APP = Path(__file__).parents[1] / "examples" / "flower-fedadmm"
 
@@ -62,9 +62,7 @@ class MeteredFederation(LocalFederation):
 def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: Path) -> None:
     """Run the app and print a table."""
     app = shutil.copytree(APP, folder / "app")
-    overrides = (
-        f"num-server-rounds={rounds} fraction-evaluate=0.0 num-clients={nodes} min-available-nodes={nodes}"
-    )
+    overrides = f"num-server-rounds={rounds} fraction-evaluate=0.0 num-clients={nodes} min-available-nodes={nodes}"
     environment = federation.command_environment
     subprocess.run(["flwr", "run", app, "lab", "--run-config", overrides], env=environment, check=True)
     lines = federation.folder / "server" / "fedadmm-state" / "digits" / "server" / "rounds.jsonl"
@@ -84,9 +82,7 @@ def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: P
     up, down = ((b - a) / (last - first) / nodes for a, b in zip(passed[first], passed[last], strict=True))
     vector = records[-1]["bytes_up"] / nodes
     seconds = [record["seconds"] for record in records]
-    print(
-        f"seconds per round: median {statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
-    )
+    print(f"seconds per round: median {statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})")
     print(f"the upload's vector: {vector:,.0f} bytes")
     print(f"a node sends {up:,.0f} bytes a round ({up / vector:.2f} of it)")
     print(f"a node receives {down:,.0f} bytes a round ({down / vector:.2f} of it)")

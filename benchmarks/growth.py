@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from fedadmm import FedADMM, Local, Simulation
+from fedadmm import FedADMM, LocalTraining, Simulation
 from fedadmm.data.generated import synthetic
 from state import in_folder, mnist_like, seconds
 
@@ -61,7 +61,7 @@ def active(rounds: int) -> Iterator[Point]:
             rounds,
             model="softmax_regression",
             data=synthetic(num_clients=10_000, seed=0),
-            local=Local(epochs=5),
+            local=LocalTraining(epochs=5),
             participation=size / 10_000,
         )
 
@@ -74,7 +74,7 @@ def registered(rounds: int) -> Iterator[Point]:
             rounds,
             model="softmax_regression",
             data=synthetic(num_clients=size, seed=0),
-            local=Local(epochs=5),
+            local=LocalTraining(epochs=5),
             participation=100 / size,
         )
 
@@ -90,7 +90,7 @@ def parameters(rounds: int) -> Iterator[Point]:
             rounds,
             model=module,
             data=mnist_like(num_clients=100, num_examples=60),
-            local=Local(epochs=1),
+            local=LocalTraining(epochs=1),
             participation=0.1,
         )
 
@@ -106,9 +106,7 @@ def main(
     table = Table(title="A round of FedADMM, state on disk, engine workers", title_justify="left")
     for column in ("growing", "size", "seconds", "anonymous memory [GB]"):
         table.add_column(column, justify="left" if column == "growing" else "right", no_wrap=True)
-    figure, axes = plt.subplots(
-        2, len(SWEEPS), figsize=(12, 5.5), sharex="col", sharey="row", layout="constrained"
-    )
+    figure, axes = plt.subplots(2, len(SWEEPS), figsize=(12, 5.5), sharex="col", sharey="row", layout="constrained")
     for number, (name, sweep) in enumerate(SWEEPS.items()):
         points = list(track(sweep(rounds), description=name, console=Console(stderr=True)))
         for point in points:

@@ -35,9 +35,7 @@ def main(
             print(f"{done:4} kills, {runs:3} runs, {'the same bytes' if same else 'OTHER BYTES'}", flush=True)
             if not same:
                 raise SystemExit(1)
-    print(
-        f"{done} kills in {runs} runs, {time.perf_counter() - began:.0f} s: model and records are the same bytes"
-    )
+    print(f"{done} kills in {runs} runs, {time.perf_counter() - began:.0f} s: model and records are the same bytes")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from fedadmm.algorithms import FedADMM
 from fedadmm.core.participation import Devices
 from fedadmm.core.seeds import stream
 from fedadmm.data.generated import GeneratedData, synthetic
-from fedadmm.experiments.simulation import OpenStore, Simulation
-from fedadmm.learning.local import Local
+from fedadmm.runs.simulation import OpenStore, Simulation
 from fedadmm.state.disk import DiskStore
+from fedadmm.training.local import LocalTraining
 
 app = typer.Typer(help=__doc__)
 
@@ -46,9 +46,7 @@ def mnist_like(*, num_clients: int, num_examples: int) -> GeneratedData:
 
 def in_folder(folder: Path) -> OpenStore:
     """Return what opens a store on disk."""
-    return lambda kinds, initial: TimedStore(
-        folder, kinds=kinds, identity={"experiment": "benchmark"}, initial=initial
-    )
+    return lambda kinds, initial: TimedStore(folder, kinds=kinds, identity={"experiment": "benchmark"}, initial=initial)
 
 
 class TimedStore(DiskStore):
@@ -86,11 +84,7 @@ def seconds(work: Callable[[], Any]) -> float:
 def memory_of_this_process() -> dict[str, float]:
     """Return anonymous and all resident memory in GB, and the highest that was resident."""
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-    found = {
-        line[0].rstrip(":"): int(line[1]) / 1e6
-        for line in lines
-        if line[0] in ("RssAnon:", "VmRSS:", "VmHWM:")
-    }
+    found = {line[0].rstrip(":"): int(line[1]) / 1e6 for line in lines if line[0] in ("RssAnon:", "VmRSS:", "VmHWM:")}
     return {"anonymous": found["RssAnon"], "resident": found["VmRSS"], "highest": found["VmHWM"]}
 
 
@@ -98,9 +92,7 @@ def memory_of_this_process() -> dict[str, float]:
 def disk(
     epochs: int = 1,
     batch_size: int = 10,
-    active: Annotated[
-        int, typer.Option(help="Clients in a round; all of them take part in every round.")
-    ] = 100,
+    active: Annotated[int, typer.Option(help="Clients in a round; all of them take part in every round.")] = 100,
     num_examples: int = 600,
     rounds: Annotated[int, typer.Option(help="Measured rounds, after a first one that reads no state.")] = 3,
     engine: Engine = "serial",
@@ -115,7 +107,7 @@ def disk(
             FedADMM(),
             model="cnn1",
             data=data,
-            local=Local(epochs=epochs, batch_size=batch_size, learning_rate=0.01),
+            local=LocalTraining(epochs=epochs, batch_size=batch_size, learning_rate=0.01),
             participation=1.0,
             seed=0,
             open_store=store,
@@ -137,9 +129,7 @@ def disk(
             if round:
                 ratios.append(ratio)
                 shares.append(share)
-        print(
-            f"median from round 2 on: {statistics.median(ratios):.3f}, share {statistics.median(shares):.2%}"
-        )
+        print(f"median from round 2 on: {statistics.median(ratios):.3f}, share {statistics.median(shares):.2%}")
         assert torch.equal(simulations["memory"].theta, simulations["disk"].theta)
     finally:
         for simulation in simulations.values():
@@ -153,9 +143,7 @@ def memory(num_clients: int = 1000, active: int = 100, rounds: int = 30, folder:
     free = shutil.disk_usage(folder).free / 1e9
     needed = 1.3 * num_clients * 2 * 1_663_370 * 4 / 1e9
     if free < needed:
-        raise SystemExit(
-            f"{folder} has {free:.0f} GB free and {needed:.0f} GB are needed; give another --folder"
-        )
+        raise SystemExit(f"{folder} has {free:.0f} GB free and {needed:.0f} GB are needed; give another --folder")
     place = Path(tempfile.mkdtemp(dir=folder))
 
     def in_turn(round: int, generator: np.random.Generator, devices: Devices) -> list[int]:
@@ -165,16 +153,14 @@ def memory(num_clients: int = 1000, active: int = 100, rounds: int = 30, folder:
         FedADMM(),
         model="cnn1",
         data=mnist_like(num_clients=num_clients, num_examples=10),
-        local=Local(batch_size=10, learning_rate=0.01),  # one step a visit: the state is what is measured
+        local=LocalTraining(batch_size=10, learning_rate=0.01),  # one step a visit: the state is what is measured
         participation=in_turn,
         seed=0,
         open_store=in_folder(place / "state"),
         engine="serial",
     )
     try:
-        print(
-            "round    seconds    in the store    on disk [GB]    anonymous [GB]    resident with the file [GB]"
-        )
+        print("round    seconds    in the store    on disk [GB]    anonymous [GB]    resident with the file [GB]")
         for round in range(1, rounds + 1):
             before = simulation._store.spent  # type: ignore[attr-defined]
             taken = seconds(simulation.advance)
@@ -189,12 +175,7 @@ def memory(num_clients: int = 1000, active: int = 100, rounds: int = 30, folder:
 
 
 @app.command()
-def scale(
-    rounds: int = 20,
-    active: int = 100,
-    engine: Engine = "serial",
-    folder: Folder = TEMPORARY,
-) -> None:
+def scale(rounds: int = 20, active: int = 100, engine: Engine = "serial", folder: Folder = TEMPORARY) -> None:
     """Compare a round among a million registered clients with one among ten thousand, in turns."""
     place = Path(tempfile.mkdtemp(dir=folder))
     simulations = {
@@ -202,7 +183,7 @@ def scale(
             FedADMM(rho=0.1),
             model="softmax_regression",
             data=synthetic(num_clients=number, seed=0),
-            local=Local(epochs=5),
+            local=LocalTraining(epochs=5),
             participation=active / number,
             seed=0,
             open_store=in_folder(place / str(number)),

@@ -12,14 +12,14 @@ import clock
 import convex_tables
 import theory_figures
 
-from fedadmm.cli_paper import kept_arrivals, paper_report
-from fedadmm.experiments.campaign import Places, jobs_of
-from fedadmm.experiments.paper import PAPER
-from fedadmm.experiments.paper.tuned import published_values
+from fedadmm.cli.reproduce import kept_arrivals, paper_report
 from fedadmm.report.figures import columns_figure, save_figure
 from fedadmm.report.methods import methods_in
-from fedadmm.report.ratios import ratios_markdown
 from fedadmm.report.table import markdown, report_rows
+from fedadmm.studies.campaign import Places, jobs_of
+from fedadmm.studies.paper import PAPER
+from fedadmm.studies.paper.tuned import published_values
+from fedadmm.studies.ratios import ratios_markdown
 
 MINUTES = ("lemmas", "theorem1")
 DOCS = Path(__file__).parent

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedadmm.cli_paper import paper_report
-from fedadmm.experiments.campaign import Places, jobs_of
-from fedadmm.experiments.paper.clock import CLOCK, METHODS, MODES
+from fedadmm.cli.reproduce import paper_report
 from fedadmm.report.figures import plt, save_figure
 from fedadmm.report.methods import estimate
 from fedadmm.report.runs import RunData
 from fedadmm.report.table import markdown
+from fedadmm.studies.campaign import Places, jobs_of
+from fedadmm.studies.paper.clock import CLOCK, METHODS, MODES
 
 SECONDS = 1100  # of simulated time, which every run reaches
 TARGET = 0.9
@@ -46,10 +46,7 @@ def tables(runs: Runs) -> str:
     }
     parts = []
     for title, text in texts.items():
-        rows = [
-            {"method": NAMES[method], **{mode: text(runs[mode, method]) for mode in MODES}}
-            for method in METHODS
-        ]
+        rows = [{"method": NAMES[method], **{mode: text(runs[mode, method]) for mode in MODES}} for method in METHODS]
         parts.append(f"{title}:\n\n{markdown(rows)}")
     late = [record for run in runs["asynchronous", "fedavg"] for record in run.rounds]
     mean = np.mean([record["mean_staleness"] for record in late])

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from fedadmm.experiments.convex import read
-from fedadmm.experiments.convex_table import rows, theory_rows
 from fedadmm.report.table import markdown
+from fedadmm.studies.convex import read
+from fedadmm.studies.convex_table import rows, theory_rows
 
 RESULTS = Path(__file__).parent.parent / "results" / "convex.json"
 BLOCK = re.compile(r"(<!-- convex (rounds|slopes) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
-from fedadmm.experiments.paper.analysis import FLOORS, as_analysed, checked, gaps_of, halves
-from fedadmm.learning.quadratics import Quadratics
 from fedadmm.report.figures import save_figure
-from fedadmm.theory import Setting, theorem_1, theorem_1_from_start
-from fedadmm.theory.walk import walk
+from fedadmm.studies.paper.analysis import FLOORS, as_analysed, checked, gaps_of, halves
+from fedadmm.studies.theory import Setting, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.quadratics import Quadratics
+from fedadmm.studies.theory.walk import walk
 
 FIGURES = Path(__file__).parent / "figures"
 
@@ -30,11 +30,7 @@ def lemma_1_figure() -> Figure:
     for values, label in ((later, "later visits"), (first, "first visits")):
         axes.hist(values, bins=bins, weights=[1 / len(values)] * len(values), alpha=0.7, label=label)
     axes.axvline(1, color="black", linewidth=1)
-    axes.set(
-        xscale="log",
-        xlabel="step of the dual, squared, over what Lemma 1 allows",
-        ylabel="share of the visits",
-    )
+    axes.set(xscale="log", xlabel="step of the dual, squared, over what Lemma 1 allows", ylabel="share of the visits")
     axes.legend(frameon=False)
     return figure
 
@@ -66,9 +62,7 @@ def start_figure() -> Figure:
         [theorem_1_from_start(setting, rounds=n, lagrangian=values[0], gradients=2.0) for n in lengths],
         label="bound from t = 0",
     )
-    axes.plot(
-        lengths, [float(gaps[1 : n + 1].mean()) for n in lengths], label="mean of V / m from t = 1", ls="--"
-    )
+    axes.plot(lengths, [float(gaps[1 : n + 1].mean()) for n in lengths], label="mean of V / m from t = 1", ls="--")
     later = [theorem_1(setting, rounds=n, lagrangian=values[1]) for n in lengths]
     axes.plot(lengths, later, label="Theorem 1 from t = 1", ls="--")
     axes.set(yscale="log", ylim=(1e-4, 1e4), xlabel="T, rounds in the mean")

@@ -25,9 +25,7 @@ def published() -> Callable[..., Path]:
         folder = Path(os.environ.get("FEDADMM_DATA") or _BESIDE_THE_REPOSITORY)
         missing = [file.path for file in files if present(file, folder=folder) is None]
         if missing:
-            pytest.skip(
-                f"{missing[0]} is not in {folder}; set FEDADMM_DATA to a folder with the published files"
-            )
+            pytest.skip(f"{missing[0]} is not in {folder}; set FEDADMM_DATA to a folder with the published files")
         return folder
 
     return folder_with

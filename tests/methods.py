@@ -30,9 +30,7 @@ FALLING = Cosine(start=1.0, end=0.5, length=4)
 METHODS: dict[str, Algorithm[Any, Any, Any]] = {
     **{name: algorithm() for name, algorithm in ALGORITHMS.items()},
     "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),
-    "fedadmm, participation, global": FedADMM(
-        rho=0.5, eta="participation", newcomer="initial", start="global"
-    ),
+    "fedadmm, participation, global": FedADMM(rho=0.5, eta="participation", newcomer="initial", start="global"),
     "fedadmm, seen": FedADMM(rho=0.5, eta="seen"),
     "fedadmm, seen, global": FedADMM(rho=0.5, eta="seen", start="global"),
     "fedadmm, seen, rho rising": FedADMM(rho=RISING, eta="seen"),

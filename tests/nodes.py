@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fedadmm.core.algorithm import Algorithm, Message
 from fedadmm.core.delivery import NONE, Collection, Journal, LateError, Reply, Request, answered, settled
 from fedadmm.core.errors import InputError
-from fedadmm.core.round import Assignment, Buffers, Progress, Visit, run_round, visit_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ServerCheckpoint, run_round, visit_client
 from worlds import NUM_CLIENTS, World
 
 
@@ -31,7 +31,7 @@ class Disk:
 class Checkpoint(NamedTuple):
     """What the server has on its disk."""
 
-    progress: Progress
+    progress: ServerCheckpoint
     books: dict[int, int]
     history: tuple[tuple[int, ...], ...]  # the clients that each round applied
 
@@ -41,7 +41,7 @@ class Federation:
 
     def __init__(self, algorithm: Algorithm[Any, Any, Any], world: World) -> None:
         self._algorithm, self._world, self._number = algorithm, world, 0
-        start = Progress(0, algorithm.init_server(world.theta), world.buffers, 0.0)
+        start = ServerCheckpoint(0, algorithm.init_server(world.theta), world.buffers, 0.0)
         self.server = Checkpoint(start, {}, ())
         self.checkpoints = [self.server]
         self.disks = [Disk() for _ in range(NUM_CLIENTS)]
@@ -56,16 +56,11 @@ class Federation:
         self._collection = Collection(self._number, clients=clients)
         download = self._algorithm.download(progress.server)
         return [
-            Mail(
-                Request(client, self._number, books.get(client, NONE)),
-                progress.round + 1,
-                download,
-                progress.buffers,
-            )
+            Mail(Request(client, self._number, books.get(client, NONE)), progress.round + 1, download, progress.buffers)
             for client in clients
         ]
 
-    def answer(self, mail: Mail) -> list[tuple[Reply, Visit]]:
+    def answer(self, mail: Mail) -> list[tuple[Reply, ClientResult]]:
         """Let a client work on a request and write its disk; no reply if it is late, or refused."""
         client, number, _ = mail.request
         disk = self.disks[client]
@@ -90,7 +85,7 @@ class Federation:
         self.disks[client] = Disk(answered(disk.journal, mail.request), {**kept, number: new})
         return [(Reply(client, number), visit)]
 
-    def close_round(self, arrived: Iterable[tuple[Reply, Visit]]) -> None:
+    def close_round(self, arrived: Iterable[tuple[Reply, ClientResult]]) -> None:
         """Apply the replies that count, and write the checkpoint."""
         visits = [visit for reply, visit in arrived if self._collection.counts(reply)]
         progress, tally = run_round(

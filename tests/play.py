@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Turnout, Vector
-from fedadmm.core.round import Assignment, Buffers, Progress, Tally, Visit, run_round
+from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.engine.serial import SerialEngine, Task
 from fedadmm.state.memory import MemoryStore
 from quadratics import NO_BUFFERS
@@ -27,21 +27,19 @@ class Play:
     ) -> None:
         self.algorithm, self.num_clients = algorithm, num_clients
         self.weights = [1.0] * num_clients if weights is None else [float(weight) for weight in weights]
-        self.progress = Progress(0, algorithm.init_server(theta), buffers, 0.0)
+        self.progress = ServerCheckpoint(0, algorithm.init_server(theta), buffers, 0.0)
         self.store = MemoryStore()
         self.engine = SerialEngine(algorithm, task, self.store, initial=theta)
 
-    def given(
-        self, *, server: Any, states: Mapping[int, Message], round: int = 0, seen: float = 0.0
-    ) -> "Play":
+    def given(self, *, server: Any, states: Mapping[int, Message], round: int = 0, seen: float = 0.0) -> "Play":
         """Begin in the middle: after `round` rounds, with this server and these client states."""
         for client, state in states.items():
             self.store.stage(round, client, state)
-        self.progress = Progress(round, server, self.progress.buffers, seen)
+        self.progress = ServerCheckpoint(round, server, self.progress.buffers, seen)
         self.store.commit(self.progress, clients=list(states), record={})
         return self
 
-    def visits(self, clients: Iterable[int]) -> list[Visit]:
+    def visits(self, clients: Iterable[int]) -> list[ClientResult]:
         """Run the clients of the next round in the order given, and return their answers in rising order."""
         number = self.progress.round + 1
         visits = self.engine.visits(
@@ -51,7 +49,7 @@ class Play:
         )
         return sorted(visits, key=lambda visit: visit.client)
 
-    def round(self, clients: Iterable[int]) -> Tally:
+    def round(self, clients: Iterable[int]) -> RoundSummary:
         """Play one round and commit it."""
         self.progress, tally = run_round(
             self.algorithm,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError
 
-import fedadmm.engine.home
 import fedadmm.engine.ray
+import fedadmm.engine.ray_actor
 
 
 class RayHere:
@@ -95,5 +95,5 @@ def use_ray_here(patch: pytest.MonkeyPatch, *, num_cpus: int, lost: Collection[i
     """Let the engine meet this Ray instead of the real one."""
     here = RayHere(num_cpus=num_cpus, lost=lost)
     patch.setattr(fedadmm.engine.ray, "ray", here)
-    patch.setattr(fedadmm.engine.home, "ray", here)
+    patch.setattr(fedadmm.engine.ray_actor, "ray", here)
     return here

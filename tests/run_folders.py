@@ -40,8 +40,7 @@ def write_run(
     )
     costs = {"bytes_up": 1000, "gradient_evaluations": 10, "seconds": 0.5}
     rows = [
-        {"round": n, "accuracy": a, "clients": [1], "refused": [], **costs}
-        for n, a in enumerate(accuracies, start=1)
+        {"round": n, "accuracy": a, "clients": [1], "refused": [], **costs} for n, a in enumerate(accuracies, start=1)
     ]
     if refused:
         rows[-1] |= {"clients": [], "refused": [1]}

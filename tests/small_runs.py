@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from fedadmm import Local, Simulation
+from fedadmm import LocalTraining, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.state.disk import DiskStore
 from worlds import made, network, perceptron, some_data
@@ -12,9 +12,7 @@ from worlds import made, network, perceptron, some_data
 SIZES = [8, 10, 6, 12, 8, 14, 6, 8]
 
 
-def simulation_of(
-    method: Algorithm, *, folder: Any = None, float_type: Any = None, **options: Any
-) -> Simulation:
+def simulation_of(method: Algorithm, *, folder: Any = None, float_type: Any = None, **options: Any) -> Simulation:
     """Return eight clients that train a network with buffers and dropout; six of them take part in a round."""
 
     def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
@@ -23,7 +21,7 @@ def simulation_of(
     settings = {
         "model": made(network if method.silence is None else perceptron),
         "data": some_data(SIZES),
-        "local": Local(epochs="1..2", batch_size=6),
+        "local": LocalTraining(epochs="1..2", batch_size=6),
         "participation": 0.75,
         "weighting": "examples",
         "seed": 3,

@@ -14,9 +14,9 @@ from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import PartitionedData
 from fedadmm.engine.serial import Task
-from fedadmm.learning.evaluation import accuracy
-from fedadmm.learning.local import Local
-from fedadmm.learning.task import LearningTask
+from fedadmm.training.evaluation import accuracy
+from fedadmm.training.local import LocalTraining
+from fedadmm.training.task import LearningTask
 from play import Play
 from quadratics import NO_BUFFERS, heterogeneous
 
@@ -88,7 +88,7 @@ def made(make: Callable[[], nn.Module], *, seed: int = 0) -> nn.Module:
 
 def learning_task(module: nn.Module, data: PartitionedData, *, seed: int = 0, **local: Any) -> LearningTask:
     """Return a task of cross entropy."""
-    settings = Local(**{"epochs": 1, "batch_size": 6, "learning_rate": 0.1} | local)
+    settings = LocalTraining(**{"epochs": 1, "batch_size": 6, "learning_rate": 0.1} | local)
     return LearningTask(
         module, data, local=settings, loss=functional.cross_entropy, metrics={"accuracy": accuracy}, seed=seed
     )

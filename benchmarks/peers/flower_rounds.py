@@ -46,10 +46,7 @@ def train(message: Message, context: Context) -> Message:
         optimizer.zero_grad()
         functional.cross_entropy(model(inputs), targets).backward()
         optimizer.step()
-    content = {
-        "arrays": ArrayRecord(model.state_dict()),
-        "metrics": MetricRecord({"num-examples": len(data)}),
-    }
+    content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(data)})}
     return Message(content=RecordDict(content), reply_to=message)
 
 
@@ -57,12 +54,8 @@ def train(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     """Run FedAvg and print the seconds of each round but the first."""
     share = workload.clients_per_round / workload.num_clients
-    strategy = TimedFedAvg(
-        fraction_train=share, fraction_evaluate=0.0, min_available_nodes=workload.num_clients
-    )
-    strategy.start(
-        grid=grid, initial_arrays=ArrayRecord(MODELS[workload.model]().state_dict()), num_rounds=rounds + 1
-    )
+    strategy = TimedFedAvg(fraction_train=share, fraction_evaluate=0.0, min_available_nodes=workload.num_clients)
+    strategy.start(grid=grid, initial_arrays=ArrayRecord(MODELS[workload.model]().state_dict()), num_rounds=rounds + 1)
     times = [after - before for before, after in zip(strategy.ends, strategy.ends[1:], strict=False)]
     print("SECONDS " + json.dumps(times))
 

@@ -56,9 +56,7 @@ def main(
     rounds: Annotated[int, typer.Option(help="Measured rounds of each peer.")] = 5,
 ) -> None:
     """Print the median seconds of a round, and its ratio to the bare loop's."""
-    table = Table(
-        title=f"FedAvg round of a peer / bare loop, torch {torch.__version__}", title_justify="left"
-    )
+    table = Table(title=f"FedAvg round of a peer / bare loop, torch {torch.__version__}", title_justify="left")
     for column in ("workload", "peer", "bare loop [s]", "round [s]", "ratio", "from to"):
         table.add_column(column, no_wrap=True)
     for name in workloads.split(","):

@@ -55,9 +55,7 @@ def main(name: str, rounds: int) -> None:
 
     network = Network()
     model = PyTorchModel(
-        network,
-        local_optimizer_create=torch.optim.SGD,
-        central_optimizer=torch.optim.SGD(network.parameters(), lr=1.0),
+        network, local_optimizer_create=torch.optim.SGD, central_optimizer=torch.optim.SGD(network.parameters(), lr=1.0)
     )
     users = list(range(workload.num_clients))
     data = FederatedDataset(dataset, get_user_sampler("random", users))

@@ -25,17 +25,17 @@ from fedadmm.algorithms import (
     Scaffold,
     SittingOut,
 )
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices
 from fedadmm.core.schedules import Constant, Cosine, Power, Step
 from fedadmm.data import Dataset, Examples, PartitionedData, federate, load, make_dataset
 from fedadmm.data.generated import GeneratedData
-from fedadmm.experiments.experiment import Experiment
-from fedadmm.experiments.records import Record
-from fedadmm.experiments.simulate import Result, simulate
-from fedadmm.experiments.simulation import Simulation
-from fedadmm.learning.local import Local
+from fedadmm.runs.records import Record
+from fedadmm.runs.simulate import Result, simulate
+from fedadmm.runs.simulation import Simulation
+from fedadmm.training.local import LocalTraining
 
 __version__ = version("fedadmm")
 
@@ -63,8 +63,8 @@ __all__ = [
     "FedYogi",
     "GeneratedData",
     "InputError",
-    "Local",
     "LocalProblem",
+    "LocalTraining",
     "PartitionedData",
     "Power",
     "Record",

@@ -35,12 +35,7 @@ def _flowers(models: list[np.ndarray], *, weights: list[float]) -> np.ndarray:
                 ttl=60.0,
                 message_type="train",
             ),
-            content=RecordDict(
-                {
-                    "arrays": ArrayRecord([model]),
-                    "metrics": MetricRecord({"num-examples": weight}),
-                }
-            ),
+            content=RecordDict({"arrays": ArrayRecord([model]), "metrics": MetricRecord({"num-examples": weight})}),
         )
         for node, (model, weight) in enumerate(zip(models, weights, strict=True), start=1)
     ]

@@ -7,14 +7,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm import FedHybrid, InputError, Local, Simulation
+from fedadmm import FedHybrid, InputError, LocalTraining, Simulation
 from fedadmm.core.round import Assignment
 from fedadmm.data.quadratic import quadratic
 from fedadmm.data.recast import in_float_type
 from fedadmm.engine.choice import choose
-from fedadmm.learning import curvature
-from fedadmm.learning.evaluation import least_squares
-from fedadmm.learning.task import LearningTask
+from fedadmm.training import curvature
+from fedadmm.training.evaluation import least_squares
+from fedadmm.training.task import LearningTask
 from play import Play, identical
 from quadratics import heterogeneous
 from worlds import made, some_data
@@ -33,12 +33,7 @@ def _scipys_optimum() -> np.ndarray:
 
     options = {"gtol": 1e-11}
     found = scipy.optimize.minimize(
-        mean_of_all,
-        np.zeros(6),
-        jac=True,
-        hess=lambda _: hessians.mean(axis=0),
-        method="trust-exact",
-        options=options,
+        mean_of_all, np.zeros(6), jac=True, hess=lambda _: hessians.mean(axis=0), method="trust-exact", options=options
     )
     return found.x
 
@@ -80,7 +75,7 @@ def test_the_share_of_newton_clients_is_as_asked(share: float) -> None:
 def _task(dimension: int, *, l2: float = 0.2) -> LearningTask:
     data = in_float_type(some_data([8, 1200]), torch.float64)
     module = made(lambda: nn.Linear(4, 3)).double()
-    return LearningTask(module, data, local=Local(), loss=functional.cross_entropy, metrics={}, seed=0, l2=l2)
+    return LearningTask(module, data, local=LocalTraining(), loss=functional.cross_entropy, metrics={}, seed=0, l2=l2)
 
 
 @pytest.mark.parametrize("dense_up_to", [0, 200])
@@ -94,16 +89,14 @@ def test_a_hessian_is_the_slope_of_the_gradient(monkeypatch: pytest.MonkeyPatch,
     slope = (problem.gradient(w + 1e-5 * ahead) - problem.gradient(w - 1e-5 * ahead)) / 2e-5
     torch.testing.assert_close(problem.hessian_product(w, ahead), slope, rtol=1e-6, atol=1e-8)
     solved = problem.hessian_solve(w, ahead, rho=0.3)
-    torch.testing.assert_close(
-        problem.hessian_product(w, solved) + 0.3 * solved, ahead, rtol=1e-9, atol=1e-10
-    )
+    torch.testing.assert_close(problem.hessian_product(w, solved) + 0.3 * solved, ahead, rtol=1e-9, atol=1e-10)
 
 
 def _simulation(method: FedHybrid, **options: object) -> Simulation:
     settings = {
         "model": "linear",
         "data": quadratic(num_clients=4, seed=0, dimension=3),
-        "local": Local(learning_rate=0.5),
+        "local": LocalTraining(learning_rate=0.5),
         "loss": least_squares,
         "participation": 1.0,
         "engine": "serial",
@@ -125,25 +118,17 @@ def test_serial_and_workers_are_identical_and_reach_the_optimum() -> None:
 
 def test_it_needs_everyone() -> None:
     for participation in (0.5, [1.0, 1.0, 0.5, 1.0]):
-        with pytest.raises(
-            InputError, match=r"FedHybrid needs every client in every round, and participation is 0\.5"
-        ):
+        with pytest.raises(InputError, match=r"FedHybrid needs every client in every round, and participation is 0\.5"):
             _simulation(FedHybrid(), participation=participation)
     _simulation(FedHybrid(), participation=[1.0] * 4)
 
 
 def test_a_network_is_refused() -> None:
-    with pytest.raises(
-        InputError, match="takes Newton steps, which need a convex problem, and the model is a network"
-    ):
-        _simulation(
-            FedHybrid(), model="mlp", data=some_data([8, 8]), loss=functional.cross_entropy, metric="accuracy"
-        )
+    with pytest.raises(InputError, match="takes Newton steps, which need a convex problem, and the model is a network"):
+        _simulation(FedHybrid(), model="mlp", data=some_data([8, 8]), loss=functional.cross_entropy, metric="accuracy")
 
 
 def test_a_stack_is_refused_and_auto_takes_workers() -> None:
-    with pytest.raises(
-        InputError, match=r"FedHybrid cannot run on a stack of clients .it takes Newton steps"
-    ):
+    with pytest.raises(InputError, match=r"FedHybrid cannot run on a stack of clients .it takes Newton steps"):
         _simulation(FedHybrid(), engine="stacked")
     assert choose("auto", FedHybrid(), _task(4)).name == "workers"

@@ -8,11 +8,11 @@ import torch
 
 from fedadmm import Experiment, FedPD, InputError, Simulation
 from fedadmm.algorithms import fedpd
-from fedadmm.core.faults import Faults
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
-from fedadmm.experiments.check import findings
-from fedadmm.experiments.runner import run
+from fedadmm.network.faults import Faults
+from fedadmm.runs.check import findings
+from fedadmm.runs.runner import run
 from play import Play, identical
 from quadratics import on_a_line
 from ray_here import use_ray_here
@@ -21,9 +21,7 @@ from worlds import NUM_CLIENTS, made, network, perceptron, quadratic_world
 
 NUM_PARAMETERS = 4 * 6 + 6 + 6 * 3 + 3
 ROUNDS = 6
-SILENT = [
-    stream(3, "silence", round).random() < 0.5 for round in range(1, ROUNDS + 1)
-]  # 3 is small_runs' seed
+SILENT = [stream(3, "silence", round).random() < 0.5 for round in range(1, ROUNDS + 1)]  # 3 is small_runs' seed
 SELECTED = 6  # of eight
 
 
@@ -135,9 +133,7 @@ def test_a_message_is_lost_only_where_it_was_sent_and_its_client_goes_on_alone(e
     for record in records:
         assert set(record.get("lost", ())) <= set(record["silent"])
         assert sorted([*record["clients"], *record["silent"]]) == list(range(8))
-    lossless = _run(
-        engine=engine, participation=lambda number, generator, devices: records[number - 1]["clients"]
-    )
+    lossless = _run(engine=engine, participation=lambda number, generator, devices: records[number - 1]["clients"])
     expected = outcome(lossless, rounds=ROUNDS)
     if engine == "serial":
         assert identical((progress, states), expected[:2])

@@ -9,8 +9,8 @@ import torch
 
 from fedadmm import Experiment, InputError
 from fedadmm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Scaffold, fedavg
+from fedadmm.config.plans import Plan
 from fedadmm.core.algorithm import Turnout
-from fedadmm.experiments.files import Plan
 from methods import METHODS
 from play import Play, Watched, identical
 from quadratics import heterogeneous
@@ -90,9 +90,7 @@ def test_without_momentum_fedavgm_is_what_it_wraps() -> None:
 def test_a_step_too_small_for_thetas_precision_is_not_lost() -> None:
     # 10,000 + 0.0001 is 10,000 in float32.
     method = FedAvgM()
-    server = method.server_update(
-        method.init_server(torch.tensor([1e4])), fedavg.Upload(torch.tensor([1e-4])), TURNOUT
-    )
+    server = method.server_update(method.init_server(torch.tensor([1e4])), fedavg.Upload(torch.tensor([1e-4])), TURNOUT)
     assert float(server.v) == pytest.approx(-1e-4)
 
 

@@ -37,10 +37,7 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
     assert is_dataclass(one)
     assert one == other
     assert hash(one) == hash(other)
-    assert (
-        eval(repr(one), {algorithm.__name__: algorithm, "Step": Step, "FedAvg": FedAvg, "FedADMM": FedADMM})
-        == one
-    )
+    assert eval(repr(one), {algorithm.__name__: algorithm, "Step": Step, "FedAvg": FedAvg, "FedADMM": FedADMM}) == one
     for field in fields(one):
         with pytest.raises(FrozenInstanceError):
             setattr(one, field.name, 1.0)
@@ -58,10 +55,7 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedADMM(eta="all"), 'eta=\'all\' is unknown; use a number, "participation" or "seen"'),
         (lambda: FedADMM(start="own"), 'start=\'own\' is unknown; use "local" or "global"'),
         (lambda: FedADMM(newcomer="old"), 'newcomer=\'old\' is unknown; use "initial" or "current"'),
-        (
-            lambda: FedADMM(eta="participation"),
-            'a newcomer\'s u counts as theta^0 there; use newcomer="initial"',
-        ),
+        (lambda: FedADMM(eta="participation"), 'a newcomer\'s u counts as theta^0 there; use newcomer="initial"'),
         (
             lambda: FedADMM(eta="seen", newcomer="initial"),
             'a newcomer must join at theta there; use newcomer="current"',
@@ -87,10 +81,7 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedAvgM(beta=1.0), "beta=1.0 is out of range; use a number from 0 to below 1"),
         (lambda: FedAdam(beta_1="much"), "beta_1='much' is out of range"),
         (lambda: FedYogi(tau=0.0), "tau=0.0 is out of range"),
-        (
-            lambda: FedAdam(inner="fedprox"),
-            "inner='fedprox' is no algorithm; write inner = {name = \"fedprox\"",
-        ),
+        (lambda: FedAdam(inner="fedprox"), "inner='fedprox' is no algorithm; write inner = {name = \"fedprox\""),
         (lambda: FedAdam(inner=FedDyn()), "FedDyn's server does more than add its clients' mean step"),
         (lambda: FedAvgM(inner=FedADMM()), "use FedAvgM with FedAvg, FedProx or another that uploads a step"),
         (lambda: FedYogi(inner=FedAvgM()), "FedAvgM's server does more"),
@@ -141,9 +132,7 @@ def test_theta_is_the_first_field_of_a_server_and_of_a_download(algorithm: Any) 
 
 def test_schedules_reach_the_round_in_which_they_are_used() -> None:
     # FedAvg on one client at a = 1 from theta = 0: theta <- theta + eta (1 - theta), with eta 1/2 and then 1/4.
-    play = Play(
-        FedAvg(eta=Step(0.5, 0.25, at_round=2)), heterogeneous(1, 2), torch.zeros(2).double(), num_clients=1
-    )
+    play = Play(FedAvg(eta=Step(0.5, 0.25, at_round=2)), heterogeneous(1, 2), torch.zeros(2).double(), num_clients=1)
     target = play.engine._task.targets[0]
     torch.testing.assert_close(play.rounds([[0]]).theta, 0.5 * target)
     torch.testing.assert_close(play.rounds([[0]]).theta, (0.5 + 0.25 * 0.5) * target)

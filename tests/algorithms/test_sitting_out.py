@@ -8,10 +8,10 @@ import scipy.optimize
 import torch
 
 from fedadmm import FedADMM, SittingOut
+from fedadmm.config.plans import load_plan
 from fedadmm.core.participation import Devices, Independent
 from fedadmm.core.seeds import stream
-from fedadmm.experiments.files import load_plan
-from fedadmm.experiments.runner import run
+from fedadmm.runs.runner import run
 from play import Play, identical
 from quadratics import heterogeneous
 
@@ -39,12 +39,7 @@ def _scipys_optimum() -> np.ndarray:
 
     curvature = HESSIANS.mean(axis=0)
     found = scipy.optimize.minimize(
-        mean_of_all,
-        np.zeros(4),
-        jac=True,
-        hess=lambda _: curvature,
-        method="trust-exact",
-        options={"gtol": 1e-11},
+        mean_of_all, np.zeros(4), jac=True, hess=lambda _: curvature, method="trust-exact", options={"gtol": 1e-11}
     )
     return found.x
 

@@ -1,12 +1,12 @@
 """What a round's clients achieved, in three numbers each."""
 
-from fedadmm.core.round import Effort, achieved
+from fedadmm.core.round import ClientStats, achieved
 from quadratics import NO_BUFFERS
 
 
 def test_the_spread_is_over_the_clients_that_were_measured_and_steps_over_all() -> None:
     known = [(3, 0.5), (7, None), (1, 0.1), (2, 0.3), (9, 0.2)]
-    efforts = [Effort(steps, 10, 0.0, NO_BUFFERS, epsilon) for steps, epsilon in known]
+    efforts = [ClientStats(steps, 10, 0.0, NO_BUFFERS, epsilon) for steps, epsilon in known]
     assert achieved(efforts) == {
         "epsilon_min": 0.1,
         "epsilon_median": 0.25,
@@ -18,5 +18,5 @@ def test_the_spread_is_over_the_clients_that_were_measured_and_steps_over_all() 
 
 
 def test_where_nobody_measured_there_is_nothing_to_say() -> None:
-    assert achieved([Effort(3, 10, 0.0, NO_BUFFERS)]) == {}
+    assert achieved([ClientStats(3, 10, 0.0, NO_BUFFERS)]) == {}
     assert achieved([]) == {}

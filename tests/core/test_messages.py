@@ -19,9 +19,7 @@ class Parcel(NamedTuple):
 
 def _parcels(n: int) -> list[Parcel]:
     generator = torch.Generator().manual_seed(n)
-    return [
-        Parcel(torch.randn(3, generator=generator, dtype=torch.float64), float(index)) for index in range(n)
-    ]
+    return [Parcel(torch.randn(3, generator=generator, dtype=torch.float64), float(index)) for index in range(n)]
 
 
 def _mean(parcels: list[Parcel], weights: list[float]) -> Parcel:
@@ -38,9 +36,7 @@ def test_the_mean_in_order_is_the_mean(data: st.DataObject, n: int) -> None:
     mean = _mean(parcels, weights)
     total = sum(map(Fraction, weights))
     for column in range(3):  # in exact arithmetic
-        exact = sum(
-            Fraction(w) * Fraction(float(p.vector[column])) for p, w in zip(parcels, weights, strict=True)
-        )
+        exact = sum(Fraction(w) * Fraction(float(p.vector[column])) for p, w in zip(parcels, weights, strict=True))
         assert float(mean.vector[column]) == pytest.approx(float(exact / total), rel=1e-12, abs=1e-14)
     numbers = sum(Fraction(w) * Fraction(p.number) for p, w in zip(parcels, weights, strict=True))
     assert mean.number == pytest.approx(float(numbers / total), rel=1e-12)
@@ -128,12 +124,6 @@ def test_finite_numbers_whose_sum_overflows_are_finite() -> None:
 
 def test_bytes_are_those_of_the_fields() -> None:
     # 3 float64, 5 float32, 2 int64, one scalar of 8 bytes, and nothing for None.
-    message = (
-        torch.zeros(3, dtype=torch.float64),
-        torch.zeros(5),
-        torch.zeros(2, dtype=torch.int64),
-        0.5,
-        None,
-    )
+    message = (torch.zeros(3, dtype=torch.float64), torch.zeros(5), torch.zeros(2, dtype=torch.int64), 0.5, None)
     assert num_bytes(message) == 24 + 20 + 16 + 8
     assert num_bytes(()) == 0

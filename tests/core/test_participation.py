@@ -13,8 +13,8 @@ from fedadmm.algorithms import FedAvg
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Chosen, Devices, Independent, Uniform
 from fedadmm.core.seeds import stream
-from fedadmm.experiments.simulation import Simulation
-from fedadmm.learning.local import Local
+from fedadmm.runs.simulation import Simulation
+from fedadmm.training.local import LocalTraining
 from worlds import made, network, some_data
 
 
@@ -135,7 +135,7 @@ def _simulation(rule: Any) -> Simulation:
         FedAvg(),
         model=made(network),
         data=some_data([8, 10, 6, 12, 8]),
-        local=Local(epochs="1..4", batch_size=6),
+        local=LocalTraining(epochs="1..4", batch_size=6),
         participation=rule,
         seed=5,
         engine="serial",

@@ -21,13 +21,7 @@ def test_a_number_and_a_constant_are_the_same_in_every_round() -> None:
 
 
 def test_a_step_changes_in_its_round() -> None:
-    assert [Step(1.0, 0.5, at_round=60).at(round) for round in (1, 59, 60, 61, 999)] == [
-        1.0,
-        1.0,
-        0.5,
-        0.5,
-        0.5,
-    ]
+    assert [Step(1.0, 0.5, at_round=60).at(round) for round in (1, 59, 60, 61, 999)] == [1.0, 1.0, 0.5, 0.5, 0.5]
 
 
 def test_a_cosine_falls_from_its_start_in_round_1_to_its_end_in_its_last() -> None:
@@ -119,10 +113,7 @@ def test_a_rate_survives_the_way_to_a_plain_table_and_back(rate: Rate) -> None:
             "rho has the keys schedule, before; a step schedule has before, after, at_round beside it",
         ),
         ({"schedule": ["step"]}, "rho has schedule=['step']; use one of constant, step, cosine"),
-        (
-            {"schedule": "power", "start": 1.0, "power": "x"},
-            "rho: power='x' is no number; use one such as 0.1 or 2",
-        ),
+        ({"schedule": "power", "start": 1.0, "power": "x"}, "rho: power='x' is no number; use one such as 0.1 or 2"),
     ],
 )
 def test_a_table_that_is_no_schedule_is_refused(table: dict, sentence: str) -> None:

@@ -96,9 +96,7 @@ def test_writers_are_the_same_from_text(published, tmp_path):
 
 def test_cifar_batches_are_read_channels_first_with_the_last_for_testing(tmp_path):
     generator = np.random.default_rng(0)
-    images = generator.integers(
-        0, 256, size=(3, 2, 3, 32, 32), dtype=np.uint8
-    )  # [batch, image, channel, ...]
+    images = generator.integers(0, 256, size=(3, 2, 3, 32, 32), dtype=np.uint8)  # [batch, image, channel, ...]
     files = []
     for batch in range(3):
         content = b"".join(bytes([batch]) + image.tobytes() for image in images[batch])
@@ -125,9 +123,7 @@ def beside(tmp_path, monkeypatch):
 
 
 def test_a_users_function_gives_train_and_test(beside):
-    beside(
-        "own_data", "import numpy as np\ndef three():\n    return (np.ones((2, 4)), np.array([0, 2])), None\n"
-    )
+    beside("own_data", "import numpy as np\ndef three():\n    return (np.ones((2, 4)), np.array([0, 2])), None\n")
     data = load("own_data:three")
     assert data.train.inputs.tolist() == [[1.0] * 4] * 2
     assert data.test is None
@@ -153,7 +149,5 @@ def test_unusable_names_and_normalisations_are_refused(beside, name, options, se
 
 def test_missing_mnist_names_the_file_and_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDADMM_DATA", str(tmp_path))
-    with pytest.raises(
-        InputError, match="train-images-idx3-ubyte is missing; run `fedadmm data fetch mnist`"
-    ):
+    with pytest.raises(InputError, match="train-images-idx3-ubyte is missing; run `fedadmm data fetch mnist`"):
         load("mnist")

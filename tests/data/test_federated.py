@@ -61,9 +61,7 @@ def test_label_counts_are_those_of_each_client(dataset):
 
 
 def test_numbers_have_no_label_counts():
-    data = federate(
-        make_dataset((np.zeros((4, 1)), np.arange(4) / 2)), num_clients=2, partition="iid", seed=0
-    )
+    data = federate(make_dataset((np.zeros((4, 1)), np.arange(4) / 2)), num_clients=2, partition="iid", seed=0)
     with pytest.raises(InputError, match="targets are numbers, not classes"):
         data.label_counts()
 
@@ -83,10 +81,7 @@ def halves(labels, num_clients, generator):
 
 def test_a_users_partition_is_used(dataset, tmp_path, monkeypatch):
     by_function = federate(dataset, num_clients=2, partition=halves, seed=5)
-    assert (
-        by_function.client(0).inputs.flatten().tolist()
-        == stream(5, "partition").permutation(120)[:60].tolist()
-    )
+    assert by_function.client(0).inputs.flatten().tolist() == stream(5, "partition").permutation(120)[:60].tolist()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "own_partition.py").write_text(

@@ -130,9 +130,7 @@ def test_a_failing_client_is_quoted_without_its_warnings(tiny, tmp_path, console
 
 def test_a_data_folder_that_cannot_be_written_is_named(tiny, tmp_path, console):
     (tmp_path / "occupied").write_text("a file")
-    with pytest.raises(
-        InputError, match=r"cannot write to .*occupied.*; give another folder with --data-dir"
-    ):
+    with pytest.raises(InputError, match=r"cannot write to .*occupied.*; give another folder with --data-dir"):
         fetch_source(tiny.source(Unreachable()), folder=tmp_path / "occupied", console=console)
 
 
@@ -145,19 +143,13 @@ def test_sheets_become_cifar_batches(tmp_path):
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, size=(6, 3, 32, 32), dtype=np.uint8)
     labels = [4, 0, 9, 1, 7, 3]
-    for name, part in [
-        ("data_batch_1", slice(0, 2)),
-        ("data_batch_2", slice(2, 4)),
-        ("test_batch", slice(4, 6)),
-    ]:
+    for name, part in [("data_batch_1", slice(0, 2)), ("data_batch_2", slice(2, 4)), ("test_batch", slice(4, 6))]:
         rows = images[part].transpose(0, 2, 3, 1).reshape(2, 1024, 3)
         Image.fromarray(rows).save(tmp_path / f"{name}.png")
     (tmp_path / "train_lables.json").write_text(json.dumps(labels[:4]))
     (tmp_path / "test_lables.json").write_text(json.dumps(labels[4:]))
     write_cifar_batches(tmp_path)
-    batches = [
-        (tmp_path / f"{name}.bin").read_bytes() for name in ("data_batch_1", "data_batch_2", "test_batch")
-    ]
+    batches = [(tmp_path / f"{name}.bin").read_bytes() for name in ("data_batch_1", "data_batch_2", "test_batch")]
     # A record is the label byte, then the red plane: byte 1 is the red value of the top left pixel.
     assert batches[1][0] == 9
     assert batches[1][1] == images[2, 0, 0, 0]

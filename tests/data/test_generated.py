@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from fedadmm.algorithms import FedADMM
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data import federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
-from fedadmm.experiments.build import data_of
-from fedadmm.experiments.experiment import Experiment
-from fedadmm.experiments.simulate import simulate
-from fedadmm.experiments.simulation import Simulation
-from fedadmm.learning.local import Local
+from fedadmm.runs.build import data_of
+from fedadmm.runs.simulate import simulate
+from fedadmm.runs.simulation import Simulation
+from fedadmm.training.local import LocalTraining
 from play import identical
 
 
@@ -40,23 +40,14 @@ def test_the_function_is_asked_for_the_active_clients_only() -> None:
         return _pair(client)
 
     data = GeneratedData(function, num_clients=1000, num_classes=2)
-    result = simulate(
-        FedADMM(),
-        model="softmax_regression",
-        data=data,
-        rounds=2,
-        participation=0.003,
-        engine="serial",
-    )
+    result = simulate(FedADMM(), model="softmax_regression", data=data, rounds=2, participation=0.003, engine="serial")
     active = {client for record in result.history for client in record.clients}
     assert set(asked) == active | {0}  # client 0 shows what examples look like
 
 
 def test_it_trains_as_the_same_data_in_tensors_does() -> None:
     dealt = federate(load("digits"), num_clients=20, partition="imbalanced", seed=0)
-    made = GeneratedData(
-        dealt.client, num_clients=20, num_classes=10, num_examples=dealt.num_examples, test=dealt.test
-    )
+    made = GeneratedData(dealt.client, num_clients=20, num_classes=10, num_examples=dealt.num_examples, test=dealt.test)
     thetas = [
         simulate(
             FedADMM(),
@@ -64,7 +55,7 @@ def test_it_trains_as_the_same_data_in_tensors_does() -> None:
             data=data,
             rounds=3,
             weighting="examples",
-            local=Local(epochs="1..2"),
+            local=LocalTraining(epochs="1..2"),
             engine="serial",
         ).theta
         for data in (dealt, made)
@@ -73,9 +64,7 @@ def test_it_trains_as_the_same_data_in_tensors_does() -> None:
 
 
 def test_unequal_clients_need_their_numbers() -> None:
-    data = GeneratedData(
-        lambda c: (torch.ones(c + 1, 2), torch.zeros(c + 1).long()), num_clients=3, num_classes=2
-    )
+    data = GeneratedData(lambda c: (torch.ones(c + 1, 2), torch.zeros(c + 1).long()), num_clients=3, num_classes=2)
     with pytest.raises(InputError, match="client 2 has 3 examples, and 1 were expected; give num_examples"):
         data.client(2)
     with pytest.raises(InputError, match="num_examples lists 2 numbers for 3 clients"):
@@ -104,7 +93,7 @@ def test_a_million_registered_clients_take_no_memory_of_their_own() -> None:
             FedADMM(),
             model="softmax_regression",
             data=synthetic(num_clients=num_clients, seed=0),
-            local=Local(),
+            local=LocalTraining(),
             participation=20 / num_clients,
             seed=0,
             engine="serial",

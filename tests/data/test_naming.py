@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.naming import import_named
+from fedadmm.core.names import import_named
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +34,7 @@ def test_what_stands_beside_the_users_files_can_be_named():
         ("named_fine.part:f", "there is no module named_fine.part"),
         ("named_fine:other", "named_fine has no other; define it there"),
         ("named_broken:f", "importing named_broken fails with ZeroDivisionError: division by zero"),
-        (
-            "named_lacking:f",
-            "importing named_lacking fails with ModuleNotFoundError: No module named 'no_such",
-        ),
+        ("named_lacking:f", "importing named_lacking fails with ModuleNotFoundError: No module named 'no_such"),
     ],
 )
 def test_each_failure_says_what_to_do(path, sentence):

@@ -53,9 +53,7 @@ def test_iid_and_shards_give_each_example_once_and_differ_by_little(labels, data
 
 @pytest.mark.parametrize("alpha", [1e-9, 1e9])
 def test_dirichlet_ends_for_as_many_clients_as_mnist_has_examples(alpha):
-    indices = dirichlet(
-        some_labels(60_000), num_clients=60_000, alpha=alpha, generator=stream(0, "partition")
-    )
+    indices = dirichlet(some_labels(60_000), num_clients=60_000, alpha=alpha, generator=stream(0, "partition"))
     assert set(sizes(indices)) == {1}
 
 
@@ -102,9 +100,7 @@ def test_shards_are_dealt_at_random():
     assert len({int(labels[own].max()) for own in firsts}) > 3
 
 
-@pytest.mark.parametrize(
-    ("num_examples", "mean", "stdev"), [(60_000, 300, 171.0329), (50_000, 250, 142.5274)]
-)
+@pytest.mark.parametrize(("num_examples", "mean", "stdev"), [(60_000, 300, 171.0329), (50_000, 250, 142.5274)])
 def test_imbalanced_has_the_statistics_of_the_paper(num_examples, mean, stdev):
     # Two clients of each size 1..99, and two of 50: the variance in shards is 161,700 / 199; 6 or 5 examples each.
     indices = imbalanced(some_labels(num_examples), num_clients=200, generator=stream(0, "partition"))
@@ -137,41 +133,26 @@ ANY = np.random.default_rng(0)
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (
-            lambda: iid(LABELS, num_clients=11, generator=ANY),
-            "num_clients=11 is more than the 10 examples; use at",
-        ),
+        (lambda: iid(LABELS, num_clients=11, generator=ANY), "num_clients=11 is more than the 10 examples; use at"),
         (lambda: iid(LABELS, num_clients=0, generator=ANY), "num_clients=0 is nobody; use at least 1"),
         (
             lambda: shards(LABELS, num_clients=6, generator=ANY),
             "need 12 shards, more than the 10 examples; use at most 1",
         ),
-        (
-            lambda: shards(LABELS, num_clients=2, shards_per_client=0, generator=ANY),
-            "shards_per_client=0 leaves",
-        ),
-        (
-            lambda: imbalanced(LABELS, num_clients=5, generator=ANY),
-            "num_clients=5 cannot be put in groups of two",
-        ),
+        (lambda: shards(LABELS, num_clients=2, shards_per_client=0, generator=ANY), "shards_per_client=0 leaves"),
+        (lambda: imbalanced(LABELS, num_clients=5, generator=ANY), "num_clients=5 cannot be put in groups of two"),
         (lambda: imbalanced(LABELS, num_clients=2, generator=ANY), "use an even number from 4 on"),
         (
             lambda: imbalanced(LABELS, num_clients=8, generator=ANY),
             "16 shards, more than the 10 examples; use at most 6",
         ),
         (lambda: dirichlet(LABELS, num_clients=11, alpha=1, generator=ANY), "more than the 10 examples"),
-        (
-            lambda: dirichlet(LABELS, num_clients=2, alpha=0, generator=ANY),
-            "alpha=0 is no Dirichlet parameter; use",
-        ),
+        (lambda: dirichlet(LABELS, num_clients=2, alpha=0, generator=ANY), "alpha=0 is no Dirichlet parameter; use"),
         (lambda: dirichlet(LABELS, num_clients=2, alpha=-1.0, generator=ANY), "alpha=-1.0 is no Dirichlet"),
         (lambda: dirichlet(LABELS, num_clients=2, alpha=float("nan"), generator=ANY), "alpha=nan is no"),
         (lambda: dirichlet(LABELS, num_clients=2, alpha=float("inf"), generator=ANY), "alpha=inf is no"),
         (lambda: natural(None), "use mnist after `fedadmm data fetch qmnist`"),
-        (
-            lambda: natural(LABELS, num_clients=3),
-            "num_clients=3, but the data has 1 groups; use 1 or leave it out",
-        ),
+        (lambda: natural(LABELS, num_clients=3), "num_clients=3, but the data has 1 groups; use 1 or leave it out"),
     ],
 )
 def test_impossible_partitions_are_refused_with_the_value_and_the_remedy(make, sentence):

@@ -15,7 +15,7 @@ from fedadmm import FedADMM, InputError, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.messages import MeanInOrder
 from fedadmm.core.round import Assignment, run_round
-from fedadmm.engine.parcel import packed, unpacked
+from fedadmm.engine.ray_pickle import packed, unpacked
 from fedadmm.engine.serial import SerialEngine
 from methods import ON_NETWORKS
 from play import Watched, identical
@@ -86,9 +86,7 @@ def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayH
         before, beside = ours.progress, Beside(ours._store)
         serial = SerialEngine(method, ours._task, beside, initial=initial)
         assigned = ours.assignments(number)
-        visits = list(
-            serial.visits(method.download(before.server), buffers=before.buffers, assignments=assigned)
-        )
+        visits = list(serial.visits(method.download(before.server), buffers=before.buffers, assignments=assigned))
         expected, tally = run_round(method, before, visits, weight=weight, registered=ours._registered)
         record = ours.advance()
 
@@ -140,9 +138,7 @@ def test_clients_that_end_every_actor_end_the_run_with_a_sentence(monkeypatch: p
         ray_run(FedADMM()).advance()
 
 
-def test_a_round_that_was_not_committed_leaves_no_trace(
-    here: RayHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_that_was_not_committed_leaves_no_trace(here: RayHere, monkeypatch: pytest.MonkeyPatch) -> None:
     undisturbed = outcome(ray_run(FedADMM()), rounds=4)
     simulation = ray_run(FedADMM())
     simulation.advance()
@@ -160,19 +156,15 @@ def _full_disk(*_: Any, **__: Any) -> None:
 
 
 @pytest.mark.parametrize("float_type", [None, torch.bfloat16])
-def test_a_run_that_is_resumed_goes_on_as_if_nothing_had_been(
-    float_type: Any, here: RayHere, tmp_path: Path
-) -> None:
+def test_a_run_that_is_resumed_goes_on_as_if_nothing_had_been(float_type: Any, here: RayHere, tmp_path: Path) -> None:
     whole = outcome(ray_run(FedADMM(), folder=tmp_path / "whole", float_type=float_type), rounds=4)
     for _ in range(2):
         parts = outcome(ray_run(FedADMM(), folder=tmp_path / "parts", float_type=float_type), rounds=2)
     assert identical(parts, whole)
 
 
-def test_an_evaluation_that_actors_share_is_the_serial_one(
-    here: RayHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedadmm.learning.evaluation.BATCH", 1)  # a part for each of the 20 test examples
+def test_an_evaluation_that_actors_share_is_the_serial_one(here: RayHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedadmm.training.evaluation.BATCH", 1)  # a part for each of the 20 test examples
     ours, serial = (simulation_of(FedADMM(), engine=engine) for engine in ("ray", "serial"))
     assert ours._task.num_parts == 20
     server, buffers = ours.progress.server, ours.progress.buffers
@@ -217,9 +209,7 @@ def test_a_ray_in_use_is_left_in_use(here: RayHere) -> None:
 
 
 def test_more_workers_than_cpus_are_refused(here: RayHere) -> None:
-    with pytest.raises(
-        InputError, match="workers=4, and the Ray cluster has 3 CPUs; use fewer, or add nodes"
-    ):
+    with pytest.raises(InputError, match="workers=4, and the Ray cluster has 3 CPUs; use fewer, or add nodes"):
         ray_run(FedADMM(), workers=4)
 
 

@@ -27,11 +27,7 @@ pytestmark = [
 ]
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
-SOON = {
-    "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 300,
-    "health_check_failure_threshold": 3,
-}
+SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +68,10 @@ def test_a_users_exception_arrives_whole_and_leaves_the_run_as_it_was(cluster: C
 SCRIPT = """
 import ray
 import torch
-from fedadmm import FedADMM, Local, federate, load, simulate
+from fedadmm import FedADMM, LocalTraining, federate, load, simulate
 
 data = federate(load("digits"), num_clients=20, partition="iid", seed=0)
-options = dict(model="softmax_regression", data=data, rounds=2, participation=0.5, local=Local(epochs=1))
+options = dict(model="softmax_regression", data=data, rounds=2, participation=0.5, local=LocalTraining(epochs=1))
 serial, ours = (simulate(FedADMM(), engine=engine, workers=1, **options) for engine in ("serial", "ray"))
 assert not torch.equal(ours.theta, torch.zeros_like(ours.theta))
 assert torch.allclose(serial.theta, ours.theta, rtol=0, atol=1e-6)
@@ -86,19 +82,12 @@ print("ended" if not ray.is_initialized() else "still there")
 def test_a_script_starts_a_ray_and_ends_it() -> None:
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout.strip() == "ended", done.stderr
 
 
-def test_the_loss_of_a_node_changes_nothing(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_loss_of_a_node_changes_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patch:
         use_ray_here(patch, num_cpus=2)
         undisturbed = outcome(simulation_of(FedADMM(), engine="ray", model=made(wide)), rounds=5)

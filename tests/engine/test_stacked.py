@@ -9,14 +9,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm import Algorithm, FedADMM, FedAvg, FedSGD, Local, Scaffold, Simulation
+from fedadmm import Algorithm, FedADMM, FedAvg, FedSGD, LocalTraining, Scaffold, Simulation
 from fedadmm.algorithms.fedadmm import Client, Upload
 from fedadmm.core.round import Assignment
 from fedadmm.data.federated import PartitionedData
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackedEngine
-from fedadmm.learning import sgd, stack
 from fedadmm.state.memory import MemoryStore
+from fedadmm.training import sgd
+from fedadmm.training.stacked import problem as stack
 from methods import ON_NETWORKS, mostly_slow
 from play import identical
 from worlds import learning_task, made, some_data
@@ -55,13 +56,11 @@ class Shifted(nn.Module):
         return self.dense(x + self.shift) * self.frozen
 
 
-def simulation(
-    method: Algorithm, engine: str, make: Make = mlp, *, data: Any = None, **options: Any
-) -> Simulation:
+def simulation(method: Algorithm, engine: str, make: Make = mlp, *, data: Any = None, **options: Any) -> Simulation:
     local = {"epochs": "1..3", "batch_size": 6} | options.pop("local", {})
     settings = {"participation": 0.3, "weighting": "examples", "seed": 3} | options
     data = data if data is not None else some_data(SIZES)
-    return Simulation(method, model=made(make), data=data, local=Local(**local), engine=engine, **settings)
+    return Simulation(method, model=made(make), data=data, local=LocalTraining(**local), engine=engine, **settings)
 
 
 def advanced(run: Simulation, rounds: int) -> Simulation:
@@ -72,9 +71,7 @@ def advanced(run: Simulation, rounds: int) -> Simulation:
 
 def assert_agree(method: Algorithm, make: Make = mlp, *, rounds: int = 20, **options: Any) -> None:
     """Play both engines and compare all there is: theta, states, and the records."""
-    serial, stacked = (
-        advanced(simulation(method, name, make, **options), rounds) for name in ("serial", "stacked")
-    )
+    serial, stacked = (advanced(simulation(method, name, make, **options), rounds) for name in ("serial", "stacked"))
     scale = float(serial.theta.norm())
     assert (stacked.theta - serial.theta).norm() <= TOLERANCE * scale
     assert list(stacked._store) == list(serial._store)
@@ -118,14 +115,10 @@ class OwnRho(FedADMM):
         return Upload((w + y / rho) - (client.w + client.y / client.rho)), Client(w, y, rho)
 
 
-@pytest.mark.parametrize(
-    "method", [FedADMM(rho=0.5), FedAvg(), OwnRho()], ids=["fedadmm", "fedavg", "own rho"]
-)
+@pytest.mark.parametrize("method", [FedADMM(rho=0.5), FedAvg(), OwnRho()], ids=["fedadmm", "fedavg", "own rho"])
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_momentum_and_weight_decay_are_the_serial_ones(
-    method: Any, momentum: float, weight_decay: float
-) -> None:
+def test_momentum_and_weight_decay_are_the_serial_ones(method: Any, momentum: float, weight_decay: float) -> None:
     local = {"momentum": momentum, "weight_decay": weight_decay}
     assert_agree(method, rounds=6, local=local)
 
@@ -144,9 +137,7 @@ def test_data_may_come_client_by_client() -> None:
 
         def __init__(self, data: PartitionedData) -> None:
             self.num_clients, self.num_examples, self.test = data.num_clients, data.num_examples, data.test
-            self._own = [
-                type(own)(*(part.clone() for part in own)) for own in map(data.client, range(len(SIZES)))
-            ]
+            self._own = [type(own)(*(part.clone() for part in own)) for own in map(data.client, range(len(SIZES)))]
 
         def client(self, client: int) -> Any:
             return self._own[client]
@@ -219,9 +210,7 @@ SHUFFLED = [Assignment(client, 1, 1 + client % 3) for client in (3, 9, 1, 0, 7, 
 
 @pytest.mark.parametrize("method", [FedADMM(), FedSGD()])
 @pytest.mark.parametrize("limit", [1, 2, 100])
-def test_each_client_answers_as_it_does_alone_in_the_order_asked(
-    method: Any, limit: int, monkeypatch: Any
-) -> None:
+def test_each_client_answers_as_it_does_alone_in_the_order_asked(method: Any, limit: int, monkeypatch: Any) -> None:
     engines = Engines.of(method)
     monkeypatch.setattr(engines.task, "stack_size", lambda assignments: limit)
     for module in (sgd, stack):
@@ -266,9 +255,7 @@ def test_the_same_run_twice_gives_the_same_bytes(name: str) -> None:
 def test_a_refused_client_of_a_stack_was_not_selected(name: str) -> None:
     method, data, sick = ON_NETWORKS[name], some_data(SIZES), 4
     refusing, without = (
-        advanced(
-            simulation(method, "stacked", data=data, participation=lambda r, g, d, ids=ids: ids[r > 1]), 1
-        )
+        advanced(simulation(method, "stacked", data=data, participation=lambda r, g, d, ids=ids: ids[r > 1]), 1)
         for ids in ((range(10), range(10)), (range(10), [c for c in range(10) if c != sick]))
     )
     before = refusing._store.get(sick)

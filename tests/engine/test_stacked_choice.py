@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm import Algorithm, Experiment, FedAvg, InputError, Local, Simulation
+from fedadmm import Algorithm, Experiment, FedAvg, InputError, LocalTraining, Simulation
 from fedadmm.engine.choice import STACKED_UP_TO
 from fedadmm.engine.elementwise import check_elementwise
-from fedadmm.experiments.runner import run
+from fedadmm.runs.runner import run
 from methods import ON_NETWORKS
 from worlds import made, some_data
 
@@ -35,7 +35,7 @@ def simulation(
     method = method if method is not None else FedAvg()
     data = some_data([8, 10, 6])
     return Simulation(
-        method, model=model, data=data, local=Local(), participation=1.0, seed=0, engine=engine, **options
+        method, model=model, data=data, local=LocalTraining(), participation=1.0, seed=0, engine=engine, **options
     )
 
 
@@ -49,10 +49,7 @@ REFUSED = {
     ),
     "running statistics": (
         lambda: nn.Sequential(
-            nn.Unflatten(1, (2, 2)),
-            nn.InstanceNorm1d(2, track_running_stats=True),
-            nn.Flatten(),
-            nn.Linear(4, 3),
+            nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, track_running_stats=True), nn.Flatten(), nn.Linear(4, 3)
         ),
         "buffers that change",
     ),
@@ -125,8 +122,7 @@ def test_auto_picks_by_size_and_by_what_can_be_stacked(caplog: pytest.LogCapture
 
 def test_what_auto_picked_is_in_the_run_folder_and_not_in_its_name(tmp_path: Path) -> None:
     named, auto = (
-        Experiment(rounds=1, engine=engine, model={"name": "softmax_regression"})
-        for engine in ("stacked", "auto")
+        Experiment(rounds=1, engine=engine, model={"name": "softmax_regression"}) for engine in ("stacked", "auto")
     )
     assert named.hash == auto.hash
     folders = [run(experiment, out=tmp_path / experiment.engine).folder.path for experiment in (named, auto)]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedadmm import FedADMM, FedAvg, InputError, Local, Simulation
+from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, Simulation
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.engine.pool import Pool
@@ -23,7 +23,7 @@ from small_runs import outcome, simulation_of
 
 
 def _simulation(method: Algorithm, **options: Any) -> Simulation:
-    return simulation_of(method, local=Local(epochs="1..3", batch_size=6), **options)
+    return simulation_of(method, local=LocalTraining(epochs="1..3", batch_size=6), **options)
 
 
 def _outcome(simulation: Simulation) -> Any:
@@ -71,9 +71,7 @@ def test_a_state_may_change_its_form_and_its_parts_their_places(workers: int) ->
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_worker_that_is_killed_changes_nothing(
-    on_disk: bool, monkeypatch: pytest.MonkeyPatch, tmp_path
-) -> None:
+def test_a_worker_that_is_killed_changes_nothing(on_disk: bool, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     serial = _outcome(_simulation(FedADMM(), engine="serial"))
     folder = tmp_path / "state" if on_disk else None
     simulation = _simulation(FedADMM(), engine="workers", workers=2, folder=folder)
@@ -185,13 +183,14 @@ def test_a_users_exception_leaves_the_run_as_it_was() -> None:
 SCRIPT = """
 import sys
 import torch
-from fedadmm import FedADMM, Local, federate, load, simulate
+from fedadmm import FedADMM, LocalTraining, federate, load, simulate
 
 GUARD
     torch.multiprocessing.set_start_method(sys.argv[1], force=True)
     data = federate(load("digits"), num_clients=20, partition="iid", seed=0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10))
-    options = dict(model=model, data=data, rounds=2, participation=0.5, local=Local(epochs=1, batch_size="full"))
+    local = LocalTraining(epochs=1, batch_size="full")
+    options = dict(model=model, data=data, rounds=2, participation=0.5, local=local)
     runs = [simulate(FedADMM(), engine=e, workers=2, **options) for e in ("serial", "workers")]
     assert torch.equal(runs[0].theta, runs[1].theta)
     print("identical")

@@ -12,8 +12,8 @@ from typing import Any
 
 from local_grid import APP, assert_books_agree, run_config, strategy_of
 
-from fedadmm.federation import LocalFederation
-from fedadmm.federation.commands import Started, family
+from fedadmm.flower.local import LocalFederation
+from fedadmm.flower.local.processes import Started, family
 
 # Kills the SuperNode, and this process, once the state is on the disk and before the reply has left.
 DYING_CLIENT = """

@@ -47,9 +47,7 @@ def run_config(**changes: Any) -> dict[str, Any]:
 class LocalGrid(Grid):
     """Nodes in this process; node 100 + i is client i."""
 
-    def __init__(
-        self, app: ClientApp, config: dict[str, Any], *, fate: Fate = lambda message: "arrives"
-    ) -> None:
+    def __init__(self, app: ClientApp, config: dict[str, Any], *, fate: Fate = lambda message: "arrives") -> None:
         self.app, self.config, self.fate = app, config, fate
         self.nodes = [100 + client for client in range(config["num-clients"])]
         self.errors: list[str] = []
@@ -64,9 +62,7 @@ class LocalGrid(Grid):
         """Return the nodes that are connected."""
         return list(self.nodes)
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Let the nodes answer one after the other, the last first."""
         replies: list[Message] = []
         for message in reversed(list(messages)):
@@ -123,14 +119,10 @@ def strategy_of(config: dict[str, Any], **options: Any) -> AlgorithmStrategy:
 
 def start(strategy: Any, grid: LocalGrid, *, rounds: int, initial_arrays: Any = None) -> Any:
     """Play rounds on a grid."""
-    return strategy.start(
-        grid, initial_arrays=initial_arrays or strategy.arrays, num_rounds=rounds, timeout=5
-    )
+    return strategy.start(grid, initial_arrays=initial_arrays or strategy.arrays, num_rounds=rounds, timeout=5)
 
 
-def assert_books_agree(
-    strategy: AlgorithmStrategy, config: dict[str, Any], state_dir: Callable[[int], Path]
-) -> None:
+def assert_books_agree(strategy: AlgorithmStrategy, config: dict[str, Any], state_dir: Callable[[int], Path]) -> None:
     """Compare with the serial simulation of the history that was applied: theta, buffers and every client's state."""
     records = strategy._checkpoint.records()
     simulation = simulated(config, history=[record.clients for record in records])

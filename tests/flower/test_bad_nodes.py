@@ -117,9 +117,7 @@ def test_two_nodes_of_one_client_are_one_too_many(tmp_path: Path) -> None:
         assert strategy._roster.present(grid, at_least=0).keys() == {0, 2, 3}
 
 
-def test_a_full_disk_fails_the_nodes_round_and_not_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedadmm.state.node import NodeStore
 
     write = NodeStore.write
@@ -157,9 +155,7 @@ def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
         ({"algorithm__name": "scaffold", "wire": "model"}, 'has step, c_change, theta, c; use wire="upload"'),
     ],
 )
-def test_a_mistake_in_the_run_config_is_one_sentence(
-    changes: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_a_mistake_in_the_run_config_is_one_sentence(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as mistake:
         strategy_of(config_of(tmp_path, **changes))
     assert sentence in str(mistake.value)

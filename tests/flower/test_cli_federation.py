@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import fedadmm
-from fedadmm.federation.commands import Started
+from fedadmm.flower.local.processes import Started
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "DEPLOY.md"
 
@@ -25,9 +25,7 @@ DEPLOY = Path(__file__).parents[2] / "docs" / "DEPLOY.md"
         (["app", "here"], "here is there already; give another folder"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_exit_code_2(
-    arguments: list[str], sentence: str, tmp_path: Path
-) -> None:
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     said = fedadmm("federation", *arguments, cwd=tmp_path)
     assert said.returncode == 2
@@ -81,9 +79,7 @@ def test_flowers_own_simulation_runs_the_app(tmp_path: Path) -> None:
         assert "Round 2 applies 4 of 4" in said, said
         assert len(list(tmp_path.glob("fedadmm-state/digits/client-*/state"))) == 4
     finally:
-        listed = subprocess.run(
-            ["ps", "-wweo", "pid=,args="], capture_output=True, text=True, check=True
-        ).stdout
+        listed = subprocess.run(["ps", "-wweo", "pid=,args="], capture_output=True, text=True, check=True).stdout
         for line in listed.splitlines():
             if "flower-superlink" in line and str(tmp_path) in line:
                 os.kill(int(line.split()[0]), signal.SIGKILL)  # asked kindly, it waits for a child for ever
@@ -109,9 +105,7 @@ def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
         lines = fedadmm("federation", "status", cwd=tmp_path).stdout.splitlines()
         (line,) = [line for line in lines if line.strip().startswith("node-1")]
         assert " no " in line
-        assert (
-            "SuperLink" in fedadmm("federation", "logs", "superlink", "--lines", "500", cwd=tmp_path).stdout
-        )
+        assert "SuperLink" in fedadmm("federation", "logs", "superlink", "--lines", "500", cwd=tmp_path).stdout
     finally:
         down = fedadmm("federation", "down", cwd=tmp_path)
     assert down.returncode == 0

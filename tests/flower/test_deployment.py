@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from deployed import Deployed
 
-from fedadmm.federation.local import free_ports
+from fedadmm.flower.local.federation import free_ports
 
 pytestmark = pytest.mark.deployment
 KILLS = int(os.environ.get("FEDADMM_KILLS", "1"))

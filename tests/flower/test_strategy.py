@@ -48,9 +48,7 @@ def random_fate(seed: int) -> Fate:
     return lambda message: generator.choice(fates) if message.metadata.message_type == "train" else "arrives"
 
 
-@pytest.mark.parametrize(
-    "name", mostly_slow(name for name in ALGORITHMS if name in ON_NETWORKS and name != "fedpd")
-)
+@pytest.mark.parametrize("name", mostly_slow(name for name in ALGORITHMS if name in ON_NETWORKS and name != "fedpd"))
 def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name, fraction_train=0.75)
     with server_of(config) as strategy:
@@ -67,9 +65,7 @@ def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -
     ],
     ids=["accuracy", "time"],
 )
-def test_a_node_solves_as_a_simulated_client_does_and_says_how_exactly(
-    limits: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_node_solves_as_a_simulated_client_does_and_says_how_exactly(limits: dict[str, Any], tmp_path: Path) -> None:
     config = config_of(tmp_path, **limits)
     with server_of(config) as strategy:
         start(strategy, grid_of(config), rounds=2)
@@ -88,9 +84,7 @@ def test_clients_that_compute_unasked_are_refused(tmp_path: Path) -> None:
         strategy_of(config_of(tmp_path, algorithm__name="fedpd"))
 
 
-@pytest.mark.parametrize(
-    "name", mostly_slow(["fedadmm", "feddyn", "scaffold", "fedadmm_released"], plain=["fedadmm"])
-)
+@pytest.mark.parametrize("name", mostly_slow(["fedadmm", "feddyn", "scaffold", "fedadmm_released"], plain=["fedadmm"]))
 def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name)
     grid = grid_of(config, fate=random_fate(1))
@@ -117,9 +111,7 @@ def test_a_server_that_dies_before_its_commit_plays_the_round_again(tmp_path: Pa
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("rounds_lost", "applied"), [(1, (0, 1, 2, 3)), (2, ())], ids=["pending", "confirmed"]
-)
+@pytest.mark.parametrize(("rounds_lost", "applied"), [(1, (0, 1, 2, 3)), (2, ())], ids=["pending", "confirmed"])
 def test_an_older_checkpoint_is_healed_while_the_lost_round_is_pending(
     rounds_lost: int, applied: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -156,11 +148,7 @@ def test_a_client_whose_disk_was_lost_is_left_out_and_named(tmp_path: Path) -> N
 
 def test_newcomers_get_the_initial_model_where_the_method_asks_for_it(tmp_path: Path) -> None:
     # With 0.5 of the clients in a round some join late, when theta is no longer theta^0.
-    method = {
-        "algorithm__name": "fedadmm",
-        "algorithm__eta": "participation",
-        "algorithm__newcomer": "initial",
-    }
+    method = {"algorithm__name": "fedadmm", "algorithm__eta": "participation", "algorithm__newcomer": "initial"}
     config = config_of(tmp_path, fraction_train=0.5, **method)
     with server_of(config) as strategy:
         start(strategy, grid_of(config), rounds=3)

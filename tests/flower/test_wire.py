@@ -12,7 +12,7 @@ from test_strategy import config_of, grid_of, server_of
 from fedadmm.algorithms import FedADMM
 from fedadmm.algorithms.fedadmm import Upload
 from fedadmm.flower.wire import Form, ModelWire, Parcel
-from fedadmm.learning.flat import FlatModel
+from fedadmm.training.flat import FlatModel
 
 
 def model_config(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -70,9 +70,7 @@ def test_medians_and_krum_bear_a_node_that_lies(aggregator: Any, tmp_path: Path)
         assert strategy.progress.server.theta.abs().max() < 10
 
 
-def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_clients(
-    tmp_path: Path,
-) -> None:
+def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_clients(tmp_path: Path) -> None:
     config = model_config(tmp_path)
     grid = grid_of(config)
     with server_of(config) as strategy:

@@ -29,9 +29,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ("world",): [(name,) for name in WORLDS],
     }
     if wanted:
-        metafunc.parametrize(
-            wanted, cases[tuple(wanted)], indirect=True, ids=map(", ".join, cases[tuple(wanted)])
-        )
+        metafunc.parametrize(wanted, cases[tuple(wanted)], indirect=True, ids=map(", ".join, cases[tuple(wanted)]))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedadmm.algorithms import FedADMM, FedDyn, Scaffold
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.core.books import imbalance
+from fedadmm.core.invariant import imbalance
 from fedadmm.core.schedules import Constant, Cosine, Rate, Step
 from methods import METHODS
 from play import Play
@@ -72,9 +72,7 @@ def test_the_mean_of_all_c_i_is_c(rounds: list[set[int]], weights: tuple[int, ..
         play.round(sorted(clients))
         c_i = {client: torch.zeros(3, dtype=torch.float64) for client in range(NUM_CLIENTS)}
         c_i |= {client: state.c_i for client, state in play.states.items()}
-        torch.testing.assert_close(
-            play.progress.server.c, _weighted_mean(play, c_i, c_i), rtol=1e-12, atol=1e-12
-        )
+        torch.testing.assert_close(play.progress.server.c, _weighted_mean(play, c_i, c_i), rtol=1e-12, atol=1e-12)
 
 
 @given(rounds=who, weights=weightings, rho=rates, over=st.sampled_from(["all", "seen"]))
@@ -85,8 +83,7 @@ def test_y_sum_is_the_weighted_sum_of_all_y(
     for clients in rounds:
         play.round(sorted(clients))
         total = sum(
-            (play.weights[i] * state.y for i, state in play.states.items()),
-            start=torch.zeros(3, dtype=torch.float64),
+            (play.weights[i] * state.y for i, state in play.states.items()), start=torch.zeros(3, dtype=torch.float64)
         )
         torch.testing.assert_close(play.progress.server.y_sum, total, rtol=1e-12, atol=1e-12)
 
@@ -138,8 +135,7 @@ def test_methods_with_books_declare_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["fedadmm, participation", "fedadmm, seen", "fedadmm_auto", "scaffold", "feddyn", "fedhybrid, newton"],
+    "name", ["fedadmm, participation", "fedadmm, seen", "fedadmm_auto", "scaffold", "feddyn", "fedhybrid, newton"]
 )
 def test_a_state_that_was_kept_though_its_update_was_lost_unbalances_the_books(name: str) -> None:
     world = quadratic_world()

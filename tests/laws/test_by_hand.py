@@ -223,12 +223,8 @@ BY_HAND = {
     # m = 1/2 - 1/4, v = 31/8 + 1/8 = 4, theta = 1 - 2 (1/4) / (2 + 1/2).
     "FedAdam": Hand(FedAdam(**ADAPTIVE), **_remembering(m=1.0, v=7.75), server_after=(0.8, 0.25, 4.0)),
     # v = 33/8 - 1/8 = 4: above g^2 it falls by (1/2) g^2, and below it rises by that, to 1/8 + 1/8.
-    "FedYogi, above": Hand(
-        FedYogi(**ADAPTIVE), **_remembering(m=1.0, v=4.125), server_after=(0.8, 0.25, 4.0)
-    ),
-    "FedYogi, below": Hand(
-        FedYogi(**ADAPTIVE), **_remembering(m=1.0, v=0.125), server_after=(0.5, 0.25, 0.25)
-    ),
+    "FedYogi, above": Hand(FedYogi(**ADAPTIVE), **_remembering(m=1.0, v=4.125), server_after=(0.8, 0.25, 4.0)),
+    "FedYogi, below": Hand(FedYogi(**ADAPTIVE), **_remembering(m=1.0, v=0.125), server_after=(0.5, 0.25, 0.25)),
     "FedADMMAuto": Hand(FedADMMAuto(), **AUTO, server_after=(2.24, 1.0, *AUTO_SUMS)),
     "FedADMMAuto, eta seen": Hand(FedADMMAuto(eta="seen"), **AUTO, server_after=(2.0, 1.0, *AUTO_SUMS)),
     # 1 + (-1 + 8/3)/2
@@ -299,9 +295,7 @@ def test_a_newcomer_holds_theta_0_or_the_theta_that_it_downloads() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [FedADMMAuto(), FedDynAuto()], ids=str)
-def test_the_stiffness_of_the_first_round_is_what_holds_the_solver_back_beside_rho(
-    algorithm: Algorithm,
-) -> None:
+def test_the_stiffness_of_the_first_round_is_what_holds_the_solver_back_beside_rho(algorithm: Algorithm) -> None:
     # Nothing is known, so rho = 1 / (lr x steps). Client 1, f = 3/2 w^2, theta = 1, g = 3.
     # Exact with rho = 1/(1/2) = 2: w = 2/5, 3/(3/5) - 2 = 3, the curvature.
     # Two steps of 1/8 with rho = 4: 1 - 3/8, then 5/8 - (15/8 - 12/8)/8 = 37/64; 3/(27/64) - 4 = 28/9.

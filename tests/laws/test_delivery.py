@@ -88,7 +88,5 @@ def test_thousands_of_other_histories_are_too(name: str, rounds: list[Any], rest
 @pytest.mark.parametrize("name", ON_A_NETWORK)
 @given(rounds=ROUNDS, restores=RESTORES)
 @settings(max_examples=20)
-def test_so_are_histories_of_a_network_with_buffers(
-    name: str, rounds: list[Any], restores: list[Any]
-) -> None:
+def test_so_are_histories_of_a_network_with_buffers(name: str, rounds: list[Any], restores: list[Any]) -> None:
     hold_the_law(name, WORLDS["network"](), rounds, restores)

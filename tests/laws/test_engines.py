@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fedadmm import Simulation
-from fedadmm.core.books import imbalance
-from fedadmm.experiments.clients import client_weights
+from fedadmm.core.invariant import imbalance
+from fedadmm.runs.clients import client_weights
 from methods import ON_NETWORKS
 from play import identical
 from ray_here import use_ray_here

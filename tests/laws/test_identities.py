@@ -9,8 +9,8 @@ from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.round import Assignment
 from fedadmm.core.schedules import Step
-from fedadmm.experiments.simulate import simulate
-from fedadmm.learning.local import Local
+from fedadmm.runs.simulate import simulate
+from fedadmm.training.local import LocalTraining
 from play import Watched, identical
 from worlds import World, made, network, some_data
 
@@ -27,9 +27,7 @@ def test_fedadmm_with_y_at_0_from_theta_solves_fedproxs_problem(world: World) ->
     algorithm, prox = FedADMM(rho=0.5, start="global"), FedProx(rho=0.5)
     play = world.play(algorithm)
     for clients in ROUNDS:
-        ours = world.play(prox).given(
-            server=prox.init_server(play.theta), states={}, round=play.progress.round
-        )
+        ours = world.play(prox).given(server=prox.init_server(play.theta), states={}, round=play.progress.round)
         steps = [visit.upload.step for visit in ours.visits(clients)]
         theta = play.theta
         play.round(clients)
@@ -75,7 +73,7 @@ def test_fedprox_without_penalty_is_fedavg_bit_for_bit_on_a_network(model: objec
             data=some_data([8, 10, 6, 12, 8]),
             rounds=3,
             participation=0.6,
-            local=Local(epochs="1..3", batch_size=6, **local),
+            local=LocalTraining(epochs="1..3", batch_size=6, **local),
             engine="serial",
         )
         for algorithm in (FedProx(rho=0.0), FedAvg())
@@ -99,7 +97,7 @@ def test_fedsgd_is_fedavg_with_one_full_batch_step() -> None:
     data = some_data([8, 10, 6, 12, 8])
     sgd, avg = (
         simulate(algorithm, model="mlp", data=data, rounds=3, participation=0.6, local=local, engine="serial")
-        for algorithm, local in ((FedSGD(), Local()), (FedAvg(), Local(epochs=1, batch_size="full")))
+        for algorithm, local in ((FedSGD(), LocalTraining()), (FedAvg(), LocalTraining(epochs=1, batch_size="full")))
     )
     torch.testing.assert_close(sgd.theta, avg.theta)
 

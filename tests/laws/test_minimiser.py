@@ -11,7 +11,7 @@ import torch
 from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedPD, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.participation import Uniform
-from fedadmm.theory.instances import drawn
+from fedadmm.studies.theory.instances import drawn
 from methods import mostly_slow
 from play import Play
 from quadratics import Quadratics, heterogeneous
@@ -103,9 +103,7 @@ def _stays(play: Play) -> bool:
 # L = 1, though neither the unit of the problem nor the solver is told: exact, long, and a few steps.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "solver",
-    [{}, {"num_steps": 12, "learning_rate": 0.5}, {"num_steps": 3, "learning_rate": 0.3}],
-    ids=str,
+    "solver", [{}, {"num_steps": 12, "learning_rate": 0.5}, {"num_steps": 3, "learning_rate": 0.3}], ids=str
 )
 @pytest.mark.parametrize(
     "algorithm",

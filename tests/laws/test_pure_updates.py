@@ -72,16 +72,12 @@ def _differs_clearly(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
 
 def _silent_fields(method: Algorithm, world: World, *, of: str, problem: Any = lambda p: p) -> list[str]:
     """Return the fields of the client's state, or of its download, that have no effect on its upload in round 3."""
-    play = Play(
-        method, _Wrapped(world.task, problem), world.theta, num_clients=NUM_CLIENTS, buffers=world.buffers
-    )
+    play = Play(method, _Wrapped(world.task, problem), world.theta, num_clients=NUM_CLIENTS, buffers=world.buffers)
     play.rounds(TWO_ROUNDS)
 
     def upload(server: Any, state: Any) -> Any:
         assigned = Assignment(0, 3, 1)
-        return method.client_update(
-            server, state, play.engine._task.problem(assigned, buffers=world.buffers)
-        )[0]
+        return method.client_update(server, state, play.engine._task.problem(assigned, buffers=world.buffers))[0]
 
     server, state = method.download(play.progress.server), play.states[0]
     receive = method.receive if of == "download" else lambda server, state: state

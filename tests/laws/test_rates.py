@@ -24,11 +24,7 @@ def _third_round(algorithm: Algorithm, *, after: Algorithm) -> Play:
     world = quadratic_world()
     first = world.play(after).rounds([[0, 1, 3], [0, 2, 3]])
     _, server, _, seen = first.progress
-    return (
-        world.play(algorithm)
-        .given(server=server, states=first.states, round=2, seen=seen)
-        .rounds([[0, 1, 4]])
-    )
+    return world.play(algorithm).given(server=server, states=first.states, round=2, seen=seen).rounds([[0, 1, 4]])
 
 
 @pytest.mark.parametrize(("name", "rate"), RATES)

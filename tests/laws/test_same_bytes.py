@@ -5,9 +5,9 @@ from typing import Any
 import torch
 
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.experiments.simulation import Simulation
-from fedadmm.learning.local import Local
+from fedadmm.runs.simulation import Simulation
 from fedadmm.state.memory import MemoryStore
+from fedadmm.training.local import LocalTraining
 from methods import ON_NETWORKS
 from play import identical
 from worlds import World, made, network, perceptron, some_data
@@ -21,7 +21,7 @@ def _simulation(method: Algorithm, store: MemoryStore | None = None, **options: 
         method,
         **usual | options,
         data=some_data([8, 10, 6, 12, 8]),
-        local=Local(epochs="1..3", batch_size=6),
+        local=LocalTraining(epochs="1..3", batch_size=6),
         participation=0.6,
         weighting="examples",
         seed=3,

@@ -14,8 +14,7 @@ BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not (BROWSER and DRIVER),
-        reason="no browser is installed: apt-get install chromium chromium-driver",
+        not (BROWSER and DRIVER), reason="no browser is installed: apt-get install chromium chromium-driver"
     ),
     pytest.mark.xdist_group("browser"),
 ]
@@ -26,16 +25,12 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     curves = {"fedadmm": [0.2, 0.4, 0.6], "fedavg": [0.1, 0.5, 0.5], "odd </script> <b>&": [0.1, 0.2, 0.3]}
     runs = [
-        read_run(
-            write_run(folder / f"{n}-{seed}", [a + 0.01 * seed for a in accuracies], label=label, seed=seed)
-        )
+        read_run(write_run(folder / f"{n}-{seed}", [a + 0.01 * seed for a in accuracies], label=label, seed=seed))
         for n, (label, accuracies) in enumerate(curves.items())
         for seed in (0, 1)
     ]
     sections = [Section("First", runs, "A remark."), Section("Second", runs[:1])]
-    return write_page(
-        sections, folder / "r.html", title="t", published=lambda run: Published("Table III", 33)
-    )
+    return write_page(sections, folder / "r.html", title="t", published=lambda run: Published("Table III", 33))
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +118,7 @@ def test_a_methods_whole_experiment_is_one_press_away(opened):
     assert opened.execute_script("return document.getElementById('experiment-name').textContent") == (
         "odd </script> <b>&"
     )
-    assert "num_clients = 10" in opened.execute_script(
-        "return document.getElementById('experiment-text').textContent"
-    )
+    assert "num_clients = 10" in opened.execute_script("return document.getElementById('experiment-text').textContent")
     press(opened, "#experiment button", "\n")
     wait_for(opened, "return !document.getElementById('experiment').open")
 
@@ -161,16 +154,13 @@ def test_a_narrow_screen_need_not_scroll_sideways_and_the_colours_follow_the_sch
         swatch = "return document.querySelector('tbody th svg').getBoundingClientRect().width"
         assert driver.execute_script(swatch) >= 16
         edge = "return getComputedStyle(document.querySelector('.table')).backgroundImage"
-        assert {"light": "rgba(0, 0, 0, 0.3)", "dark": "rgba(255, 255, 255, 0.3)"}[
-            scheme
-        ] in driver.execute_script(edge)
+        assert {"light": "rgba(0, 0, 0, 0.3)", "dark": "rgba(255, 255, 255, 0.3)"}[scheme] in driver.execute_script(
+            edge
+        )
     finally:
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_no_request_leaves_the_page(opened):
-    assert (
-        opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
-        == []
-    )
+    assert opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)") == []

@@ -20,11 +20,7 @@ from run_folders import write_run
 def runs_of(tmp_path, *accuracies, label="fedavg", **options):
     """Return a run for each list of accuracies, with the seeds 0, 1, ..."""
     return [
-        read_run(
-            write_run(
-                tmp_path / f"{label}-{options.get('rho', '')}-{seed}", a, label=label, seed=seed, **options
-            )
-        )
+        read_run(write_run(tmp_path / f"{label}-{options.get('rho', '')}-{seed}", a, label=label, seed=seed, **options))
         for seed, a in enumerate(accuracies)
     ]
 
@@ -63,10 +59,7 @@ def test_each_method_is_held_against_the_best_of_the_others(tmp_path):
         "33% fewer than fedprox",
         "50% more than fedavg",
     ]
-    assert (
-        family_sentence(methods)
-        == "Best form of FedADMM: fedadmm arrived in 4 rounds, 100% more than fedavg."
-    )
+    assert family_sentence(methods) == "Best form of FedADMM: fedadmm arrived in 4 rounds, 100% more than fedavg."
 
 
 def test_the_family_is_told_by_the_algorithm_not_by_the_label(tmp_path):
@@ -138,15 +131,7 @@ def test_the_papers_figure_stands_beside_ours(tmp_path):
 
 
 def test_methods_of_the_demo_differ_in_colour():
-    demo = [
-        "fedadmm_printed",
-        "fedadmm_recommended",
-        "fedadmm_released",
-        "feddyn",
-        "fedavg",
-        "fedprox",
-        "scaffold",
-    ]
+    demo = ["fedadmm_printed", "fedadmm_recommended", "fedadmm_released", "feddyn", "fedavg", "fedprox", "scaffold"]
     assert len({style_of(label).colour for label in [*demo, "fedsgd"]}) == 8
 
 

@@ -44,9 +44,7 @@ def test_the_page_holds_each_curve_and_its_whole_experiment(tmp_path):
 def test_nothing_from_a_run_folder_becomes_markup(tmp_path):
     run = read_run(write_run(tmp_path / "a", [0.6], label=EVIL))
     section = Section(EVIL, [run], EVIL)
-    page = write_page(
-        [section, section], tmp_path / "r.html", title=EVIL, published=lambda r: Published(EVIL, 3)
-    )
+    page = write_page([section, section], tmp_path / "r.html", title=EVIL, published=lambda r: Published(EVIL, 3))
     assert "<img" not in markup_of(page)
     assert data_of(page)[0]["curves"][0]["name"] == EVIL
 
@@ -93,9 +91,7 @@ def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path)
         for seed in (0, 1)
     ]
     sections = [Section("Table III: MNIST, IID", runs), Section("Later", [], "To be run.")]
-    page = write_report(
-        sections, tmp_path / "out", title="t", published=lambda run: Published("Table III", 10)
-    )
+    page = write_report(sections, tmp_path / "out", title="t", published=lambda run: Published("Table III", 10))
     assert page == tmp_path / "out/report.html"
     assert "No runs yet." in page.read_text()
     figures = sorted(path.name for path in (tmp_path / "out/figures").iterdir())

@@ -52,10 +52,4 @@ def test_a_line_that_a_kill_cut_in_half_is_passed_over(tmp_path):
 
 
 def test_bytes_are_written_with_a_unit():
-    assert [format_bytes(n) for n in (0, 999, 1000, 2_500_000, 3e13)] == [
-        "0 B",
-        "999 B",
-        "1.0 kB",
-        "2.5 MB",
-        "30.0 TB",
-    ]
+    assert [format_bytes(n) for n in (0, 999, 1000, 2_500_000, 3e13)] == ["0 B", "999 B", "1.0 kB", "2.5 MB", "30.0 TB"]

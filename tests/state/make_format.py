@@ -4,8 +4,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fedadmm.experiments.experiment import Experiment
-from fedadmm.experiments.runner import run
+from fedadmm.config.experiment import Experiment
+from fedadmm.runs.runner import run
 from fedadmm.state.file import FORMAT
 
 EXPERIMENT = Experiment(

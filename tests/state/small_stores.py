@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Message, Vector
-from fedadmm.core.round import Buffers, Progress
+from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.core.store import Store
 from fedadmm.state.disk import DiskStore
 
@@ -38,10 +38,10 @@ def a_state(client: int, round: int, *, size: int | None = None) -> Client:
     return Client(torch.randn(size, generator=generator), torch.randn(size, generator=generator), 0.1 * round)
 
 
-def a_progress(round: int, *, seen: float = 0.0) -> Progress:
+def a_progress(round: int, *, seen: float = 0.0) -> ServerCheckpoint:
     """Return the server after a round."""
     theta = torch.randn(40, generator=torch.Generator().manual_seed(round))
-    return Progress(round, Server(theta), Buffers(theta[:2] * 2, torch.tensor([round])), seen)
+    return ServerCheckpoint(round, Server(theta), Buffers(theta[:2] * 2, torch.tensor([round])), seen)
 
 
 def play(store: Store, rounds: list[list[int]], *, first: int = 1) -> None:
@@ -49,18 +49,14 @@ def play(store: Store, rounds: list[list[int]], *, first: int = 1) -> None:
     for number, clients in enumerate(rounds, start=first):
         for client in clients:
             store.stage(number, client, a_state(client, number))
-        store.commit(
-            a_progress(number), clients=clients, record={"round": number, "clients": clients, "x": 1 / number}
-        )
+        store.commit(a_progress(number), clients=clients, record={"round": number, "clients": clients, "x": 1 / number})
 
 
 def content(store: Store) -> tuple[Any, ...]:
     """Return all that a store holds, as plain values that compare to the bit."""
     progress = store.progress()
     return (
-        None
-        if progress is None
-        else plain((*progress[:1], *progress.server, *progress.buffers, progress.seen)),
+        None if progress is None else plain((*progress[:1], *progress.server, *progress.buffers, progress.seen)),
         store.records(),
         {client: plain(store.get(client)) for client in store},
         len(store),
@@ -71,6 +67,5 @@ def plain(message: Message | None) -> tuple[Any, ...]:
     """Return a message's fields, vectors as bytes."""
     assert message is not None
     return tuple(
-        (str(field.dtype), field.numpy().tobytes()) if isinstance(field, torch.Tensor) else field
-        for field in message
+        (str(field.dtype), field.numpy().tobytes()) if isinstance(field, torch.Tensor) else field for field in message
     )

@@ -150,9 +150,7 @@ def test_a_flip_anywhere_returns_no_wrong_value(reference: Reference) -> None:
 def test_several_flips_at_once_return_no_wrong_value(reference: Reference) -> None:
     rng = random.Random(5)
     for _ in range(100):
-        flips = [
-            (rng.randrange(len(reference.data)), rng.randrange(1, 256)) for _ in range(rng.randrange(2, 40))
-        ]
+        flips = [(rng.randrange(len(reference.data)), rng.randrange(1, 256)) for _ in range(rng.randrange(2, 40))]
         kind, value = reference.flipped(*flips)
         assert kind == "refused" or value == reference.content
 

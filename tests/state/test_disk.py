@@ -24,9 +24,7 @@ def _size(store_folder: Path) -> int:
     return (store_folder / "data.mdb").stat().st_size
 
 
-def test_a_store_that_was_not_made_whole_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_was_not_made_whole_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 

@@ -54,9 +54,7 @@ def test_only_the_states_that_the_journal_names_are_kept(tmp_path: Path) -> None
 )
 def test_a_store_of_somebody_else_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     node_store(tmp_path / "state").__exit__()
-    with pytest.raises(
-        InputError, match=f"{sentence}.*give this federation a name or a state-dir of its own"
-    ):
+    with pytest.raises(InputError, match=f"{sentence}.*give this federation a name or a state-dir of its own"):
         node_store(tmp_path / "state", **changes)
 
 
@@ -68,8 +66,5 @@ def test_a_damaged_state_is_an_error_and_not_a_newcomer(tmp_path: Path) -> None:
     where = content.find(b"journal")
     content[where + 10 : where + 20] = bytes(10)
     file.write_bytes(content)
-    with (
-        node_store(tmp_path / "state") as store,
-        pytest.raises(InputError, match=r"the journal .* is damaged"),
-    ):
+    with node_store(tmp_path / "state") as store, pytest.raises(InputError, match=r"the journal .* is damaged"):
         store.journal()

@@ -15,9 +15,7 @@ from fedadmm.state.pages import read_layout
 
 PAGE = 4096
 sizes = st.sampled_from([0, 1, 7, 900, 2000, 2100, 4079, 4080, 5000, 20_000])
-changes = st.lists(
-    st.dictionaries(st.integers(0, 60), st.none() | sizes, max_size=25), min_size=1, max_size=8
-)
+changes = st.lists(st.dictionaries(st.integers(0, 60), st.none() | sizes, max_size=25), min_size=1, max_size=8)
 
 
 @given(transactions=changes)

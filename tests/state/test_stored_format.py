@@ -13,9 +13,9 @@ import pytest
 import torch
 from make_format import EXPERIMENT
 
-from fedadmm.experiments import runner
-from fedadmm.experiments.check import findings
-from fedadmm.experiments.experiment import Experiment
+from fedadmm.config.experiment import Experiment
+from fedadmm.runs import runner
+from fedadmm.runs.check import findings
 from fedadmm.state.disk import DiskStore, kinds_of
 from fedadmm.state.file import FORMAT
 
@@ -60,7 +60,5 @@ def test_it_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for found, expected in zip(ended.history, fresh, strict=True):
         assert found.clients == expected.clients
         # Another torch may round otherwise.
-        assert (found.loss, found.client_loss) == pytest.approx(
-            (expected.loss, expected.client_loss), rel=1e-4
-        )
+        assert (found.loss, found.client_loss) == pytest.approx((expected.loss, expected.client_loss), rel=1e-4)
     assert [record.seconds for record in ended.history[:3]] == [record["seconds"] for record in stored]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from small_stores import Client, a_progress, a_state, content, disk_store, play
 
 from fedadmm.core.store import Store
-from fedadmm.experiments.simulation import Simulation
-from fedadmm.learning.local import Local
+from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
+from fedadmm.training.local import LocalTraining
 from methods import METHODS, mostly_slow
 from play import identical
 from worlds import made, network, some_data
@@ -109,15 +109,13 @@ def test_bfloat16_halves_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "method", mostly_slow(["fedadmm, participation", "scaffold", "feddyn", "fedavg"], plain=["scaffold"])
 )
-def test_the_result_does_not_depend_on_the_store(
-    method: str, float_type: torch.dtype | None, tmp_path: Path
-) -> None:
+def test_the_result_does_not_depend_on_the_store(method: str, float_type: torch.dtype | None, tmp_path: Path) -> None:
     def result(store: Store) -> Simulation:
         simulation = Simulation(
             METHODS[method],
             model=made(network),
             data=some_data([8, 10, 6, 12]),
-            local=Local(batch_size=4),
+            local=LocalTraining(batch_size=4),
             participation=0.5,
             seed=1,
             open_store=lambda kinds, initial: store,

@@ -15,8 +15,8 @@ from fedadmm.algorithms.fedopt import FedAdam, FedYogi
 from fedadmm.algorithms.fedpd import FedPD
 from fedadmm.algorithms.fedprox import FedProx
 from fedadmm.algorithms.fedsgd import FedSGD
+from fedadmm.algorithms.randomised_server import SittingOut
 from fedadmm.algorithms.scaffold import Scaffold
-from fedadmm.algorithms.sitting_out import SittingOut
 from fedadmm.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Turnout, Vector
-from fedadmm.core.books import Books
 from fedadmm.core.errors import InputError
+from fedadmm.core.invariant import Books
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -52,9 +52,7 @@ class FedADMM(Algorithm[Server, Client, Upload]):
 
     def __post_init__(self) -> None:
         if "auto" in (self.rho, self.eta):
-            raise InputError(
-                '"auto" is the choice of fedadmm_auto, which keeps other books; use name = "fedadmm_auto"'
-            )
+            raise InputError('"auto" is the choice of fedadmm_auto, which keeps other books; use name = "fedadmm_auto"')
         check_rate("rho", self.rho, positive=True)
         if self.start not in ("local", "global"):
             raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
@@ -87,9 +85,7 @@ class FedADMM(Algorithm[Server, Client, Upload]):
         w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)  # lines 14 to 19
         y = client.y + rho * (w - theta)  # line 20
         new = Client(w, y, rho)
-        return Upload(
-            new.u - client.u
-        ), new  # the old u is as the server last saw it: rho may have changed since
+        return Upload(new.u - client.u), new  # the old u is as the server last saw it: rho may have changed since
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         if self.eta == "participation":

@@ -16,8 +16,8 @@ import torch
 
 from fedadmm.algorithms.stiffness import Scalar, first_guess, is_first, squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
-from fedadmm.core.books import Books
 from fedadmm.core.errors import InputError
+from fedadmm.core.invariant import Books
 from fedadmm.core.schedules import Rate, at, check_rate
 
 AtHome = Any  # a vector or a number of the server's, None in a download: no client needs it
@@ -73,9 +73,7 @@ class FedADMMAuto(Algorithm[Server, Client, Upload]):
         if self.rho != "auto":
             check_rate("rho", self.rho, positive=True)
         if self.eta not in ("auto", "seen"):
-            raise InputError(
-                f'eta={self.eta!r} is unknown to fedadmm_auto; use "auto" or "seen", or name = "fedadmm"'
-            )
+            raise InputError(f'eta={self.eta!r} is unknown to fedadmm_auto; use "auto" or "seen", or name = "fedadmm"')
         if self.start not in ("local", "global"):
             raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
 

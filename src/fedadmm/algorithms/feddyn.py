@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
-from fedadmm.core.books import Books
 from fedadmm.core.errors import InputError
+from fedadmm.core.invariant import Books
 from fedadmm.core.schedules import Rate, at, check_rate
 
 

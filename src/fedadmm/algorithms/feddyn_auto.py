@@ -13,8 +13,8 @@ import torch
 from fedadmm.algorithms.feddyn import Client
 from fedadmm.algorithms.stiffness import Scalar, first_guess, is_first, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
-from fedadmm.core.books import Books
 from fedadmm.core.errors import InputError
+from fedadmm.core.invariant import Books
 
 WHILE_NEW = 0.5  # of the stiffness: a loose rho gains more at the start
 

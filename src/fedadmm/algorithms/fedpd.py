@@ -43,11 +43,7 @@ class FedPD(Algorithm[Server, Client, Upload]):
 
     def __post_init__(self) -> None:
         check_rate("rho", self.rho, positive=True)
-        if (
-            isinstance(self.silence, bool)
-            or not isinstance(self.silence, int | float)
-            or not 0 <= self.silence < 1
-        ):
+        if isinstance(self.silence, bool) or not isinstance(self.silence, int | float) or not 0 <= self.silence < 1:
             raise InputError(
                 f"silence={self.silence!r} is no probability below 1; use a number such as 0.5, or 0 for none"
             )

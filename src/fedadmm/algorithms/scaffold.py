@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
-from fedadmm.core.books import Books
+from fedadmm.core.invariant import Books
 from fedadmm.core.schedules import Rate, at, check_rate
 
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from fedadmm.algorithms.around import Around
 from fedadmm.algorithms.fedavg import FedAvg
+from fedadmm.algorithms.wrapper import Around
 from fedadmm.core.algorithm import Turnout, Vector
 from fedadmm.core.errors import InputError
 
@@ -42,9 +42,7 @@ class ServerOptimizer(Around):
         after = self.inner.server_update(inner._replace(theta=torch.zeros_like(inner.theta)), mean, turnout)
         theta = inner.theta.clone()
         optimizer = self.optimizer(theta, round=turnout.round)
-        optimizer.state[theta] |= {
-            name: getattr(server, field).clone() for field, name in self.memory.items()
-        }
+        optimizer.state[theta] |= {name: getattr(server, field).clone() for field, name in self.memory.items()}
         theta.grad = -after.theta
         optimizer.step()
         theta.grad = None

@@ -5,7 +5,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeV
 
 import torch
 
-from fedadmm.core.books import Books
+from fedadmm.core.invariant import Books
 
 Vector: TypeAlias = torch.Tensor  # [d], or [K, d] for a stack of K clients
 Message: TypeAlias = tuple[Any, ...]  # a NamedTuple of vectors and scalars
@@ -83,9 +83,7 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
         """Return the state of a client that has never taken part."""
 
     @abstractmethod
-    def client_update(
-        self, server: ServerT, client: ClientT, problem: LocalProblem
-    ) -> tuple[UploadT, ClientT]:
+    def client_update(self, server: ServerT, client: ClientT, problem: LocalProblem) -> tuple[UploadT, ClientT]:
         """Return what the client uploads and what it keeps, given what it downloaded and what it kept."""
 
     @abstractmethod

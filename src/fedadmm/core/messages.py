@@ -12,9 +12,7 @@ M = TypeVar("M", bound=Message)
 
 def num_bytes(message: Message) -> int:
     """Return the bytes that the fields of a message take on the wire; a scalar takes eight, None takes none."""
-    return sum(
-        field.nbytes if isinstance(field, torch.Tensor) else 8 for field in message if field is not None
-    )
+    return sum(field.nbytes if isinstance(field, torch.Tensor) else 8 for field in message if field is not None)
 
 
 def is_finite(message: Message) -> bool:

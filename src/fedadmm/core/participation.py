@@ -44,9 +44,7 @@ class Uniform:
     def check(self, num_clients: int) -> None:
         """Refuse a fraction that is none, or that selects nobody."""
         if not 0 < self.fraction <= 1:
-            raise InputError(
-                f"participation={self.fraction} is no fraction; use a number above 0 and up to 1"
-            )
+            raise InputError(f"participation={self.fraction} is no fraction; use a number above 0 and up to 1")
         if self.size(num_clients) == 0:
             raise InputError(
                 f"participation={self.fraction:g} selects none of {num_clients} clients; "
@@ -77,9 +75,7 @@ class Independent:
             )
         for client, probability in enumerate(self.probabilities):
             if not 0 <= probability <= 1:
-                raise InputError(
-                    f"participation of client {client} is {probability}; use a probability from 0 to 1"
-                )
+                raise InputError(f"participation of client {client} is {probability}; use a probability from 0 to 1")
         if not any(self.probabilities):
             raise InputError("participation is 0 for every client; give at least one a positive probability")
 
@@ -99,15 +95,12 @@ class Chosen:
         if raw.size == 0:
             return np.empty(0, dtype=np.int64)
         if not np.issubdtype(raw.dtype, np.integer):
-            raise InputError(
-                f"participation chose {raw.dtype} values in round {round}; return whole client ids"
-            )
+            raise InputError(f"participation chose {raw.dtype} values in round {round}; return whole client ids")
         ids = np.sort(raw.astype(np.int64))
         if ids[0] < 0 or ids[-1] >= devices.num_clients:
             stray = ids[0] if ids[0] < 0 else ids[-1]
             raise InputError(
-                f"participation chose client {stray} in round {round}; "
-                f"ids run from 0 to {devices.num_clients - 1}"
+                f"participation chose client {stray} in round {round}; ids run from 0 to {devices.num_clients - 1}"
             )
         if (ids[1:] == ids[:-1]).any():
             raise InputError(f"participation chose a client twice in round {round}; return each id once")
@@ -129,9 +122,7 @@ def participation_from(rule: ParticipationRule) -> Participation:
     if callable(rule):
         return Chosen(rule)
     if isinstance(rule, str):
-        raise InputError(
-            f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function"
-        )
+        raise InputError(f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function")
     return Independent(tuple(float(p) for p in rule))  # type: ignore[union-attr]
 
 

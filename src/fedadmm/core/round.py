@@ -28,7 +28,7 @@ class Assignment(NamedTuple):
     sends: bool = True  # whether what it makes is sent
 
 
-class Effort(NamedTuple):
+class ClientStats(NamedTuple):
     """What a client's update took, and the buffers that it left behind."""
 
     steps: int
@@ -41,15 +41,15 @@ class Effort(NamedTuple):
 class Problem(LocalProblem, Protocol):
     """A local problem that tells afterwards what was done with it."""
 
-    def effort(self) -> Effort: ...
+    def effort(self) -> ClientStats: ...
 
 
-class Visit(NamedTuple):
+class ClientResult(NamedTuple):
     """One client's answer in a round."""
 
     client: int
     upload: Message
-    effort: Effort
+    effort: ClientStats
     newcomer: bool  # never applied before this round
     finite: bool  # else refused: it leaves no trace
     # Whose mean upload and buffers it brings: its own if None; () if another visit brings them.
@@ -57,7 +57,7 @@ class Visit(NamedTuple):
     silent: bool = False  # nothing was sent: its state counts, and its upload does not
 
 
-class Progress(NamedTuple):
+class ServerCheckpoint(NamedTuple):
     """What the server remembers between rounds."""
 
     round: int  # rounds done
@@ -66,7 +66,7 @@ class Progress(NamedTuple):
     seen: float  # weight of the clients whose work has counted at least once
 
 
-class Tally(NamedTuple):
+class RoundSummary(NamedTuple):
     """What happened in a round."""
 
     clients: tuple[int, ...]  # whose uploads were applied
@@ -90,7 +90,7 @@ def visit_client(
     state: Message | None,
     initial: Vector,
     problem: Problem,
-) -> tuple[Visit, Message]:
+) -> tuple[ClientResult, Message]:
     """Run one client's update; `state` is what it returned last time, None if it never took part."""
     newcomer = state is None
     if state is None:
@@ -103,25 +103,25 @@ def visit_client(
     after = effort.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
-    return Visit(assignment.client, upload, effort, newcomer, finite, silent=not assignment.sends), state
+    return ClientResult(assignment.client, upload, effort, newcomer, finite, silent=not assignment.sends), state
 
 
 def run_round(
     algorithm: Algorithm[Any, Any, Any],
-    progress: Progress,
-    visits: Iterable[Visit],
+    progress: ServerCheckpoint,
+    visits: Iterable[ClientResult],
     *,
     weight: Callable[[int], float],
     registered: float,
-) -> tuple[Progress, Tally]:
+) -> tuple[ServerCheckpoint, RoundSummary]:
     """Apply the visits of one round, which come in rising order of their clients' ids."""
     uploads, buffers = MeanInOrder(), MeanInOrder()
     floats, integers = progress.buffers
     applied: list[int] = []
     refused: list[int] = []
     silent: list[int] = []
-    efforts: list[Effort] = []
-    counting: list[Effort] = []  # of those whose work counts
+    efforts: list[ClientStats] = []
+    counting: list[ClientStats] = []  # of those whose work counts
     seen = progress.seen
     bytes_up = bytes_down = 0
     down = num_bytes(algorithm.download(progress.server)) + num_bytes(progress.buffers)
@@ -156,8 +156,8 @@ def run_round(
         if floats.numel():
             (floats,) = buffers.mean()
     return (
-        Progress(progress.round + 1, server, Buffers(floats, integers), seen),
-        Tally(
+        ServerCheckpoint(progress.round + 1, server, Buffers(floats, integers), seen),
+        RoundSummary(
             tuple(applied),
             tuple(refused),
             sum(effort.loss for effort in counting) / len(counting) if counting else None,
@@ -171,12 +171,10 @@ def run_round(
     )
 
 
-def achieved(efforts: Sequence[Effort]) -> dict[str, float]:
+def achieved(efforts: Sequence[ClientStats]) -> dict[str, float]:
     """Return the least, the median and the largest epsilon and number of steps; nothing if no epsilon is known."""
     epsilons = [effort.epsilon for effort in efforts if effort.epsilon is not None]
     if not epsilons:
         return {}
     columns: dict[str, Sequence[float]] = {"epsilon": epsilons, "steps": [effort.steps for effort in efforts]}
-    return {
-        f"{name}_{of.__name__}": of(column) for name, column in columns.items() for of in (min, median, max)
-    }
+    return {f"{name}_{of.__name__}": of(column) for name, column in columns.items() for of in (min, median, max)}

@@ -38,9 +38,7 @@ class Step:
         _check_numbers(before=self.before, after=self.after)
         _check_whole("at_round", self.at_round)
         if self.at_round < 1:
-            raise InputError(
-                f"at_round={self.at_round} is no round; use a whole number from 1 on, such as 20"
-            )
+            raise InputError(f"at_round={self.at_round} is no round; use a whole number from 1 on, such as 20")
 
     def at(self, round: int) -> float:
         """Return the value in a round, counted from 1."""
@@ -85,9 +83,7 @@ class Power:
     def __post_init__(self) -> None:
         _check_numbers(start=self.start, power=self.power)
         if not (math.isfinite(self.power) and self.power >= 0):
-            raise InputError(
-                f"power={self.power} is out of range; use a finite number of at least 0, such as 2"
-            )
+            raise InputError(f"power={self.power} is out of range; use a finite number of at least 0, such as 2")
 
     def at(self, round: int) -> float:
         """Return the value in a round, counted from 1."""
@@ -101,12 +97,7 @@ class Power:
 Schedule: TypeAlias = Constant | Step | Cosine | Power
 Rate: TypeAlias = float | Schedule
 
-SCHEDULES: dict[str, type[Schedule]] = {
-    "constant": Constant,
-    "step": Step,
-    "cosine": Cosine,
-    "power": Power,
-}
+SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "step": Step, "cosine": Cosine, "power": Power}
 
 
 def at(rate: Rate, round: int) -> float:

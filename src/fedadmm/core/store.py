@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 
 from fedadmm.core.algorithm import Message
-from fedadmm.core.round import Progress
+from fedadmm.core.round import ServerCheckpoint
 
 
 class Store(Protocol):
@@ -30,12 +30,7 @@ class Store(Protocol):
         ...
 
     def commit(
-        self,
-        progress: Progress,
-        *,
-        clients: Sequence[int],
-        record: dict[str, Any],
-        keep: Collection[int] = (),
+        self, progress: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Collection[int] = ()
     ) -> None:
         """Make a round count: the staged states of these clients, the progress after it, and its record.
 
@@ -47,11 +42,11 @@ class Store(Protocol):
         """Forget states that were written ahead for a round that was committed without these clients."""
         ...
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> ServerCheckpoint | None:
         """Return the progress after the last committed round, None before the first."""
         ...
 
-    def kept(self) -> dict[int, Progress]:
+    def kept(self) -> dict[int, ServerCheckpoint]:
         """Return the progress of the earlier rounds that was to be kept."""
         ...
 

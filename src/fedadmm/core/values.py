@@ -18,9 +18,7 @@ def rate_from(name: str, value: Any) -> Rate:
     schedule = SCHEDULES[kind]
     keys = [field.name for field in fields(schedule)]
     if sorted(table) != sorted(keys):
-        raise InputError(
-            f"{name} has the keys {', '.join(value)}; a {kind} schedule has {', '.join(keys)} beside it"
-        )
+        raise InputError(f"{name} has the keys {', '.join(value)}; a {kind} schedule has {', '.join(keys)} beside it")
     try:
         return schedule(**table)
     except InputError as error:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.naming import import_named, where_raised
+from fedadmm.core.names import import_named, where_raised
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.data.files import data_folder, present, read
@@ -84,17 +84,12 @@ def make_dataset(train: Any, test: Any = None, *, groups: np.ndarray | None = No
     targets = [part.targets for part in (train, test) if part is not None]
     num_classes = 0
     if not any(values.is_floating_point() for values in targets):
-        lowest, highest = (
-            min(int(values.min()) for values in targets),
-            max(int(values.max()) for values in targets),
-        )
+        lowest, highest = (min(int(values.min()) for values in targets), max(int(values.max()) for values in targets))
         if lowest < 0:
             raise InputError(f"a target is {lowest}; number the classes from 0")
         num_classes = highest + 1
     if groups is not None and len(groups) != len(train.targets):
-        raise InputError(
-            f"{len(groups)} groups for {len(train.targets)} training examples; give one for each"
-        )
+        raise InputError(f"{len(groups)} groups for {len(train.targets)} training examples; give one for each")
     return Dataset(train, test, num_classes, groups)
 
 
@@ -115,9 +110,7 @@ def read_cifar(source: Source, *, folder: Path) -> tuple[Examples, Examples]:
 
 def _load_named(name: str, *, normalisation: str | None) -> Dataset:
     if normalisation not in (None, "none"):
-        raise InputError(
-            f'normalisation "{normalisation}" for "{name}"; normalise inside the function instead'
-        )
+        raise InputError(f'normalisation "{normalisation}" for "{name}"; normalise inside the function instead')
     function = import_named(name, what="data")
     if not callable(function):
         raise InputError(
@@ -147,10 +140,7 @@ def _digits() -> tuple[Examples, Examples]:
     # One split for everyone: it does not depend on a run's seed.
     order = stream(0, "digits split").permutation(len(labels))
     train, test = order[:_NUM_DIGITS_TRAIN], order[_NUM_DIGITS_TRAIN:]
-    return (
-        _examples(images[train], labels[train], white=16),
-        _examples(images[test], labels[test], white=16),
-    )
+    return (_examples(images[train], labels[train], white=16), _examples(images[test], labels[test], white=16))
 
 
 def _mnist_writers(folder: Path) -> np.ndarray | None:
@@ -178,9 +168,7 @@ def _moments(name: str, *, normalisation: str | None) -> Moments | None:
             return None
         case "released":
             if name not in RELEASED_MOMENTS:
-                raise InputError(
-                    f'the released code has no normalisation for {name}; use "dataset" or "none"'
-                )
+                raise InputError(f'the released code has no normalisation for {name}; use "dataset" or "none"')
             return RELEASED_MOMENTS[name]
     raise InputError(f'there is no normalisation {normalisation!r}; use "dataset", "released" or "none"')
 

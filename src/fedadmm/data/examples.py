@@ -30,12 +30,8 @@ def as_examples(source: Any) -> Examples:
     if isinstance(source, TorchDataset):
         source = _materialised(source)
     if not isinstance(source, tuple | list) or len(source) != 2:
-        raise InputError(
-            f"data of type {type(source).__name__}; give a pair (inputs, targets) or a torch Dataset"
-        )
-    inputs, targets = (
-        _tensor(part, what=what) for part, what in zip(source, ("inputs", "targets"), strict=True)
-    )
+        raise InputError(f"data of type {type(source).__name__}; give a pair (inputs, targets) or a torch Dataset")
+    inputs, targets = (_tensor(part, what=what) for part, what in zip(source, ("inputs", "targets"), strict=True))
     target_type = torch.float32 if targets.is_floating_point() else torch.int64
     input_type = torch.int64 if is_whole(inputs) else torch.float32
     return _checked(Examples(inputs.to(input_type), targets.to(target_type)))
@@ -66,9 +62,7 @@ def _materialised(dataset: TorchDataset[Any]) -> tuple[Tensor, Tensor]:
     inputs, targets = [], []
     for index, item in enumerate(items):
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise InputError(
-                f"item {index} of {name} is of type {type(item).__name__}; return (input, target)"
-            )
+            raise InputError(f"item {index} of {name} is of type {type(item).__name__}; return (input, target)")
         inputs.append(_item_tensor(item[0], what=f"the input of item {index} of {name}"))
         targets.append(_item_tensor(item[1], what=f"the target of item {index} of {name}"))
     return _stacked(inputs, what=f"inputs of {name}"), _stacked(targets, what=f"targets of {name}")
@@ -79,17 +73,13 @@ def _item_tensor(value: Any, *, what: str) -> Tensor:
         return torch.as_tensor(value)
     if isinstance(value, Tensor | np.ndarray):
         return _tensor(value, what=what)
-    raise InputError(
-        f"{what} is of type {type(value).__name__}; turn it into a tensor in the dataset's transform"
-    )
+    raise InputError(f"{what} is of type {type(value).__name__}; turn it into a tensor in the dataset's transform")
 
 
 def _stacked(tensors: list[Tensor], *, what: str) -> Tensor:
     shapes = {tuple(tensor.shape) for tensor in tensors}
     if len(shapes) > 1:
-        raise InputError(
-            f"{what} have different shapes, such as {sorted(shapes)[:2]}; bring them to one shape"
-        )
+        raise InputError(f"{what} have different shapes, such as {sorted(shapes)[:2]}; bring them to one shape")
     return torch.stack(tensors)
 
 

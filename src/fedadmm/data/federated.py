@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.naming import import_named
+from fedadmm.core.names import import_named
 from fedadmm.core.seeds import stream
 from fedadmm.data import partition as partitions
 from fedadmm.data.datasets import Dataset
@@ -49,9 +49,7 @@ class PartitionedData:
     def label_counts(self) -> np.ndarray:
         """Return how many examples of each class each client holds, [client, class]."""
         if self.num_classes == 0:
-            raise InputError(
-                "targets are numbers, not classes, so there is nothing to count; use whole targets"
-            )
+            raise InputError("targets are numbers, not classes, so there is nothing to count; use whole targets")
         owners = np.repeat(np.arange(self.num_clients), self.num_examples)
         cells = owners * self.num_classes + self.targets.numpy()
         counts = np.bincount(cells, minlength=self.num_clients * self.num_classes)
@@ -88,9 +86,7 @@ def federate(
         indices = partitions.natural(dataset.groups, num_clients=num_clients)
     elif partition in by_name:
         if num_clients is None:
-            raise InputError(
-                f'partition "{partition}" does not settle the number of clients; give num_clients'
-            )
+            raise InputError(f'partition "{partition}" does not settle the number of clients; give num_clients')
         indices = by_name[partition](labels, num_clients=num_clients, generator=generator)
     else:
         function = _users_own(partition)

@@ -44,9 +44,7 @@ def fetch_source(source: Source, *, folder: Path, console: Console) -> None:
         else:
             _say(f"{source.name}: {len(wanted)} files from {origin}, verified, in {folder}", console=console)
             return
-    by_hand = (
-        f"put {', '.join(Path(file.path).name for file in wanted)} into {(folder / wanted[0].path).parent}"
-    )
+    by_hand = f"put {', '.join(Path(file.path).name for file in wanted)} into {(folder / wanted[0].path).parent}"
     raise InputError(
         f"{source.name} could not be fetched ({'; '.join(failures)}); "
         f"try again with a connection to one of these, or {by_hand}"
@@ -74,12 +72,8 @@ def _fetch_from(origin: Origin, *, wanted: list[DataFile], folder: Path, console
             scratch = Path(scratch_name)
             collected = scratch / "collected"
             collected.mkdir()
-            with Progress(
-                *columns, console=console, transient=True, disable=not console.is_terminal
-            ) as progress:
-                origin.collect(
-                    [Path(file.path).name for file in wanted], scratch=collected, progress=progress
-                )
+            with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+                origin.collect([Path(file.path).name for file in wanted], scratch=collected, progress=progress)
             for file in wanted:
                 (scratch / Path(file.path).name).write_bytes(_collected_content(file, collected=collected))
             for file in wanted:

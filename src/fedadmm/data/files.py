@@ -25,9 +25,7 @@ class DamagedFileError(Exception):
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """Return the folder that data files are kept in: the one given, else $FEDADMM_DATA, else the user's cache."""
-    chosen = (
-        data_dir or os.environ.get("FEDADMM_DATA") or Path(platformdirs.user_cache_dir("fedadmm")) / "data"
-    )
+    chosen = data_dir or os.environ.get("FEDADMM_DATA") or Path(platformdirs.user_cache_dir("fedadmm")) / "data"
     return Path(chosen).expanduser()
 
 
@@ -65,6 +63,4 @@ def read(file: DataFile, *, folder: Path, source_name: str) -> bytes:
     try:
         return verified_content(path, sha256=file.sha256)
     except DamagedFileError as error:
-        raise InputError(
-            f"{path} is not the published file ({error}); run `{command}` to replace it"
-        ) from error
+        raise InputError(f"{path} is not the published file ({error}); run `{command}` to replace it") from error

@@ -41,8 +41,7 @@ class GeneratedData:
             self.num_examples = np.asarray(num_examples, dtype=np.int64)
             if self.num_examples.shape != (num_clients,):
                 raise InputError(
-                    f"num_examples lists {len(self.num_examples)} numbers for {num_clients} clients; "
-                    "give one for each"
+                    f"num_examples lists {len(self.num_examples)} numbers for {num_clients} clients; give one for each"
                 )
 
     def client(self, client: int) -> Examples:
@@ -70,10 +69,7 @@ def synthetic(*, num_clients: int, seed: int) -> GeneratedData:
     As in Li et al., MLSys 2020, section 5.1: feature j has variance j^-1.2, so a few features carry most.
     """
     test = _labelled(
-        stream(seed, "synthetic test"),
-        weights=_shared_weights(seed),
-        centre=np.zeros(NUM_FEATURES),
-        count=NUM_TEST,
+        stream(seed, "synthetic test"), weights=_shared_weights(seed), centre=np.zeros(NUM_FEATURES), count=NUM_TEST
     )
     function = partial(_synthetic_client, seed)
     return GeneratedData(function, num_clients=num_clients, num_classes=NUM_CLASSES, test=test)

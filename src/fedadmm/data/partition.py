@@ -44,9 +44,7 @@ def imbalanced(labels: np.ndarray, *, num_clients: int, generator: np.random.Gen
     _check_num_clients(num_clients, num_examples=len(labels))
     num_groups = num_clients // 2
     if num_clients % 2 or num_groups < 2:
-        raise InputError(
-            f"num_clients={num_clients} cannot be put in groups of two; use an even number from 4 on"
-        )
+        raise InputError(f"num_clients={num_clients} cannot be put in groups of two; use an even number from 4 on")
     if num_groups**2 > len(labels):
         raise InputError(
             f"{num_clients} imbalanced clients need {num_groups**2} shards, more than the {len(labels)} examples; "
@@ -58,9 +56,7 @@ def imbalanced(labels: np.ndarray, *, num_clients: int, generator: np.random.Gen
     return _deal_shards(labels, shards_of_client=shards_of_client, generator=generator)
 
 
-def dirichlet(
-    labels: np.ndarray, *, num_clients: int, alpha: float, generator: np.random.Generator
-) -> Indices:
+def dirichlet(labels: np.ndarray, *, num_clients: int, alpha: float, generator: np.random.Generator) -> Indices:
     """Split each class over the clients in proportions drawn from a Dirichlet distribution; nobody is left empty."""
     _check_num_clients(num_clients, num_examples=len(labels))
     if not (alpha > 0 and math.isfinite(alpha)):
@@ -70,9 +66,7 @@ def dirichlet(
         members = generator.permutation(np.flatnonzero(labels == label))
         shares = _dirichlet_shares(num_clients, alpha=alpha, generator=generator)
         # Rounding with one random offset gives each client its share in expectation, and all of them the whole class.
-        edges = np.floor(
-            np.concatenate([[0.0], np.cumsum(shares)[:-1], [1.0]]) * len(members) + generator.random()
-        )
+        edges = np.floor(np.concatenate([[0.0], np.cumsum(shares)[:-1], [1.0]]) * len(members) + generator.random())
         owners[members] = np.repeat(np.arange(num_clients), np.diff(edges).astype(np.int64))
     # Shuffled before grouping, so that what a client gives to an empty one is a random example of its own.
     order = generator.permutation(len(labels))
@@ -100,9 +94,7 @@ def checked(returned: Any, *, num_examples: int, num_clients: int | None) -> Ind
         raise InputError(f"the partition is of type {type(returned).__name__}; return a list of index arrays")
     indices = [np.asarray(own) for own in returned]
     if not indices or num_clients not in (None, len(indices)):
-        raise InputError(
-            f"the partition has {len(indices)} clients, num_clients is {num_clients}; make them agree"
-        )
+        raise InputError(f"the partition has {len(indices)} clients, num_clients is {num_clients}; make them agree")
     empty = [client for client, own in enumerate(indices) if own.size == 0]
     if empty:
         raise InputError(f"the partition leaves client {empty[0]} without examples; give it at least one")
@@ -130,9 +122,7 @@ def _check_num_clients(num_clients: int, *, num_examples: int) -> None:
         )
 
 
-def _deal_shards(
-    labels: np.ndarray, *, shards_of_client: np.ndarray, generator: np.random.Generator
-) -> Indices:
+def _deal_shards(labels: np.ndarray, *, shards_of_client: np.ndarray, generator: np.random.Generator) -> Indices:
     pieces = np.array_split(np.argsort(labels, kind="stable"), shards_of_client.sum())
     dealt = np.split(generator.permutation(len(pieces)), np.cumsum(shards_of_client)[:-1])
     return [np.concatenate([pieces[piece] for piece in own]) for own in dealt]
@@ -143,8 +133,7 @@ def _dirichlet_shares(num_clients: int, *, alpha: float, generator: np.random.Ge
     alpha = min(max(alpha, 1e-300), 1e300)  # beyond, floats overflow and the proportions no longer change
     # Gamma(alpha) is Gamma(alpha + 1) times U^(1 / alpha).
     logs = (
-        np.log(generator.standard_gamma(alpha + 1, num_clients))
-        - generator.standard_exponential(num_clients) / alpha
+        np.log(generator.standard_gamma(alpha + 1, num_clients)) - generator.standard_exponential(num_clients) / alpha
     )
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()

@@ -17,9 +17,7 @@ class QuadraticOptions(Settings):
 
     dimension: int = 10
     condition: float = 10.0  # of every client's Hessian: its eigenvalues run from 1 / condition to 1
-    heterogeneity: float = (
-        1.0  # how far a client's axes and minimiser are from those that all share; 0: all alike
-    )
+    heterogeneity: float = 1.0  # how far a client's axes and minimiser are from those that all share; 0: all alike
 
     _check_dimension = field_validator("dimension")(at_least_one)
 

@@ -34,6 +34,4 @@ def in_float_type(data: PartitionedData, float_type: torch.dtype) -> Partitioned
 
 def _recast(data: PartitionedData, function: Callable[[Examples], Examples]) -> PartitionedData:
     inputs, targets = function(Examples(data.inputs, data.targets))
-    return replace(
-        data, inputs=inputs, targets=targets, test=None if data.test is None else function(data.test)
-    )
+    return replace(data, inputs=inputs, targets=targets, test=None if data.test is None else function(data.test))

@@ -21,20 +21,16 @@ MNIST = Source(
     name="mnist",
     files=(
         DataFile(
-            "MNIST/raw/train-images-idx3-ubyte",
-            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "MNIST/raw/train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
         ),
         DataFile(
-            "MNIST/raw/train-labels-idx1-ubyte",
-            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "MNIST/raw/train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"
         ),
         DataFile(
-            "MNIST/raw/t10k-images-idx3-ubyte",
-            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "MNIST/raw/t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
         ),
         DataFile(
-            "MNIST/raw/t10k-labels-idx1-ubyte",
-            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            "MNIST/raw/t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
         ),
     ),
     origins=(
@@ -75,28 +71,22 @@ CIFAR10 = Source(
     name="cifar10",
     files=(
         DataFile(
-            "cifar-10-batches-bin/data_batch_1.bin",
-            "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+            "cifar-10-batches-bin/data_batch_1.bin", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"
         ),
         DataFile(
-            "cifar-10-batches-bin/data_batch_2.bin",
-            "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+            "cifar-10-batches-bin/data_batch_2.bin", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"
         ),
         DataFile(
-            "cifar-10-batches-bin/data_batch_3.bin",
-            "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+            "cifar-10-batches-bin/data_batch_3.bin", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"
         ),
         DataFile(
-            "cifar-10-batches-bin/data_batch_4.bin",
-            "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+            "cifar-10-batches-bin/data_batch_4.bin", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"
         ),
         DataFile(
-            "cifar-10-batches-bin/data_batch_5.bin",
-            "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+            "cifar-10-batches-bin/data_batch_5.bin", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"
         ),
         DataFile(
-            "cifar-10-batches-bin/test_batch.bin",
-            "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+            "cifar-10-batches-bin/test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"
         ),
     ),
     origins=(

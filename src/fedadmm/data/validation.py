@@ -14,9 +14,7 @@ def hold_out(dataset: Dataset, *, fraction: float, seed: int) -> Dataset:
     total = len(dataset.train.targets)
     size = round(fraction * total)
     if not 0 < size < total:
-        raise InputError(
-            f"validation={fraction} holds out {size} of {total} examples; use a fraction such as 0.2"
-        )
+        raise InputError(f"validation={fraction} holds out {size} of {total} examples; use a fraction such as 0.2")
     order = torch.from_numpy(stream(seed, "validation").permutation(total))
     held, kept = order[:size], np.sort(order[size:])
     return dataset._replace(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.core.round import Assignment, Buffers, Visit
+from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
 from fedadmm.engine.choice import Choice, EngineName, choose, num_cores
 from fedadmm.engine.serial import SerialEngine
@@ -17,9 +17,7 @@ __all__ = ["Choice", "Engine", "EngineName", "choose", "make_engine"]
 class Engine(Protocol):
     """Runs client updates and evaluates the server's model."""
 
-    def visits(
-        self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
-    ) -> Iterator[Visit]:
+    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the answers of the assigned clients, in the order of the assignments."""
         ...
 

@@ -21,16 +21,16 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.round import Assignment, Buffers, Visit
+from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
 from fedadmm.engine.choice import num_cores
-from fedadmm.engine.home import Home, Setup, Summary, as_bytes
-from fedadmm.engine.parcel import packed
 from fedadmm.engine.pool import DEATHS_ALLOWED
+from fedadmm.engine.ray_actor import Home, Setup, Summary, as_bytes
+from fedadmm.engine.ray_pickle import packed
 from fedadmm.engine.serial import Task
 from fedadmm.engine.shared import probe_upload
-from fedadmm.learning.evaluation import combined
 from fedadmm.state.encoding import decode
+from fedadmm.training.evaluation import combined
 
 Ask = Callable[[int], Any]  # puts a question to the actor of a share, and returns the stream of its answers
 
@@ -49,9 +49,7 @@ class RayEngine:
         num_shares: int | None,
     ) -> None:
         if not initial.is_cpu:
-            raise InputError(
-                f'engine="ray" trains on CPUs, and device="{initial.device}"; use engine="serial"'
-            )
+            raise InputError(f'engine="ray" trains on CPUs, and device="{initial.device}"; use engine="serial"')
         download = algorithm.download(algorithm.init_server(initial))
         kinds = type(download), type(algorithm.init_client(initial))
         self._upload_form = probe_upload(algorithm, download, initial)
@@ -64,9 +62,7 @@ class RayEngine:
         self._up_to_date: list[set[int]] = [set() for _ in self._homes]
         self._published: tuple[Message, Any] = (), None
 
-    def visits(
-        self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
-    ) -> Iterator[Visit]:
+    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the answers of the assigned clients, in rising order; one of each share brings the mean of all."""
         message = self._publish(download, buffers)
         shares: dict[int, list[Assignment]] = defaultdict(list)
@@ -155,19 +151,17 @@ class RayEngine:
         self._homes[share] = _home(self._setup, num_cpus=0)
         self._up_to_date[share].clear()
 
-    def _visits(self, summary: Summary, buffers: Buffers) -> Iterator[Visit]:
+    def _visits(self, summary: Summary, buffers: Buffers) -> Iterator[ClientResult]:
         """Yield the visits of a share: the first that was applied brings the mean, the others have a message's form."""
         applied = tuple(report.client for report in summary.reports if report.finite and not report.silent)
         for client, effort, newcomer, finite, silent in summary.reports:
             if summary.mean is not None and client == applied[0]:
                 upload, left_behind = map(decode, summary.mean)
                 effort = effort._replace(buffers=Buffers(*left_behind))
-                yield Visit(
-                    client, type(self._upload_form)(*upload), effort, newcomer, finite, mean_of=applied
-                )
+                yield ClientResult(client, type(self._upload_form)(*upload), effort, newcomer, finite, mean_of=applied)
             else:
                 effort = effort._replace(buffers=buffers)
-                yield Visit(client, self._upload_form, effort, newcomer, finite, mean_of=(), silent=silent)
+                yield ClientResult(client, self._upload_form, effort, newcomer, finite, mean_of=(), silent=silent)
 
 
 def _connect(num_workers: int | None) -> bool:
@@ -178,13 +172,7 @@ def _connect(num_workers: int | None) -> bool:
         ray.init(log_to_driver=False, logging_level=logging.WARNING)
     else:
         cpus = num_workers or num_cores()
-        ray.init(
-            "local",
-            num_cpus=cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
+        ray.init("local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
     return True
 
 

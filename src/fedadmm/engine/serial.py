@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.core.round import Assignment, Buffers, Problem, Visit, visit_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, Problem, visit_client
 from fedadmm.core.store import Store
-from fedadmm.learning.evaluation import Scores, combined
+from fedadmm.training.evaluation import Scores, combined
 
 
 class Task(Protocol):
@@ -41,14 +41,10 @@ class Task(Protocol):
 class SerialEngine:
     """Runs client updates one by one; states go from the store and, written ahead, back to it."""
 
-    def __init__(
-        self, algorithm: Algorithm[Any, Any, Any], task: Task, store: Store, *, initial: Vector
-    ) -> None:
+    def __init__(self, algorithm: Algorithm[Any, Any, Any], task: Task, store: Store, *, initial: Vector) -> None:
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
 
-    def visits(
-        self, download: Any, *, buffers: Buffers, assignments: Iterable[Assignment]
-    ) -> Iterator[Visit]:
+    def visits(self, download: Any, *, buffers: Buffers, assignments: Iterable[Assignment]) -> Iterator[ClientResult]:
         """Yield the answers of the assigned clients, in the order of the assignments."""
         for assignment in assignments:
             visit, state = visit_client(

@@ -11,11 +11,11 @@ import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.messages import is_finite
-from fedadmm.core.round import Assignment, Buffers, Effort, Visit
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
 from fedadmm.core.store import Store
-from fedadmm.core.threads import threads
 from fedadmm.engine.serial import SerialEngine, Task
 from fedadmm.engine.shared import probe_upload
+from fedadmm.engine.threads import threads
 
 FREED_AND_KEPT = (32 << 20) - 4096  # bytes
 
@@ -28,7 +28,7 @@ class Stack(Protocol):
         """The clients in the order in which they stand in the stack."""
         ...
 
-    def efforts(self) -> list[Effort]: ...
+    def efforts(self) -> list[ClientStats]: ...
 
 
 class StackableTask(Task, Protocol):
@@ -81,9 +81,7 @@ class StackedEngine:
         # seen larger blocks come and go. Let it see one of 32 MB, the largest that it learns from.
         torch.empty(FREED_AND_KEPT, dtype=torch.uint8)
 
-    def visits(
-        self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
-    ) -> Iterator[Visit]:
+    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the answers of the assigned clients, in the order of the assignments."""
         if not assignments:
             return
@@ -102,7 +100,7 @@ class StackedEngine:
     def close(self) -> None:
         """Do nothing: nothing was started."""
 
-    def _visit(self, download: Any, problem: Any) -> dict[int, Visit]:
+    def _visit(self, download: Any, problem: Any) -> dict[int, ClientResult]:
         """Return the visits of a stack, each with its own upload or with the mean of all that are finite."""
         algorithm, round = self._algorithm, problem.round
         clients = [assignment.client for assignment in problem.assignments]
@@ -117,9 +115,7 @@ class StackedEngine:
             before = stacked(received, like=download.theta)
             upload, after = algorithm.client_update(download, before, problem)
             finite = _finite_rows((*upload, *after), len(clients))
-        for client, state, ok in zip(
-            clients, unstacked(after, len(clients), form=fresh), finite, strict=True
-        ):
+        for client, state, ok in zip(clients, unstacked(after, len(clients), form=fresh), finite, strict=True):
             if ok:
                 self._store.stage(round, client, state)
         if self._weight is None:
@@ -132,14 +128,14 @@ class StackedEngine:
             uploads = [mean_of_stack(upload, weights, form=self._upload_form)] * len(clients)
         rows = zip(problem.assignments, uploads, problem.efforts(), found, finite, strict=True)
         return {
-            assignment.client: Visit(
+            assignment.client: ClientResult(
                 assignment.client, own, effort, state is None, ok, silent=not assignment.sends
             )
             for assignment, own, effort, state, ok in rows
         }
 
 
-def _carried(visits: Sequence[Visit]) -> list[Visit]:
+def _carried(visits: Sequence[ClientResult]) -> list[ClientResult]:
     """Let the first finite visit stand for the mean of all, and the others for nothing."""
     members = tuple(visit.client for visit in visits if visit.finite and not visit.silent)
     return [visit._replace(mean_of=members if visit.client in members[:1] else ()) for visit in visits]
@@ -182,9 +178,7 @@ def mean_of_stack(message: Message, weights: Sequence[float | None], *, form: Me
         if not isinstance(field, torch.Tensor):
             fields.append(field)
             continue
-        rows = (
-            field.expand(len(weights), *field.shape[1:]) if field.ndim > 1 else field.expand(len(weights), -1)
-        )
+        rows = field.expand(len(weights), *field.shape[1:]) if field.ndim > 1 else field.expand(len(weights), -1)
         rows = rows if len(kept) == len(weights) else rows[kept]
         mean = shares.to(rows) @ rows
         fields.append(mean.reshape(like.shape) if isinstance(like, torch.Tensor) else float(mean))
@@ -207,9 +201,7 @@ def _finite_rows(fields: Message, num_clients: int) -> list[bool]:
     finite = torch.ones(num_clients, dtype=torch.bool)
     for field in fields:
         if isinstance(field, torch.Tensor) and field.ndim > 1:
-            rows = torch.isfinite(
-                field.sum(dim=1)
-            )  # a finite sum proves finite terms; large ones may overflow it
+            rows = torch.isfinite(field.sum(dim=1))  # a finite sum proves finite terms; large ones may overflow it
             finite &= (rows if rows.all() else torch.isfinite(field).all(dim=1)).cpu()
         else:
             finite &= is_finite((field,))

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.core.round import Assignment, Buffers, Effort, Visit, visit_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, visit_client
 from fedadmm.core.store import Store
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.serial import Task
 from fedadmm.engine.shared import SharedMessage, probe_upload
-from fedadmm.learning.evaluation import combined
 from fedadmm.state.file import StateFile
+from fedadmm.training.evaluation import combined
 
 SLOTS_PER_WORKER = 4  # uploads of each worker that may wait to be summed
 
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
     """What comes back of an update beside the vectors in its slot."""
 
     upload: list[Any]
-    effort: Effort
+    effort: ClientStats
     newcomer: bool
     finite: bool
     state: list[Any] | None  # of the new state, where the store has no file
@@ -87,12 +87,7 @@ class Setup:
         if file is not None and job.version is not None:
             state = file.get_version(client, job.version)
         visit, state = visit_client(
-            self.algorithm,
-            download,
-            job.assignment,
-            state=state,
-            initial=self.initial,
-            problem=problem,
+            self.algorithm, download, job.assignment, state=state, initial=self.initial, problem=problem
         )
         upload = self.uploads[job.slot].write(visit.upload)
         kept = None
@@ -146,9 +141,7 @@ class WorkersEngine:
         )
         self.pool = Pool(self._setup, num_workers=num_workers, start_method=start_method)
 
-    def visits(
-        self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]
-    ) -> Iterator[Visit]:
+    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the answers of the assigned clients, in the order of the assignments."""
         published = self._publish(download, buffers)
         jobs = Updates(assignments, lambda number, assignment: self._update(number, assignment, published))
@@ -159,7 +152,7 @@ class WorkersEngine:
             if answer.state is not None:
                 state = self._setup.states[slot].copy(answer.state)
                 self._store.stage(assignment.round, assignment.client, state)
-            yield Visit(
+            yield ClientResult(
                 assignment.client,
                 self._setup.uploads[slot].read(answer.upload),
                 answer.effort,

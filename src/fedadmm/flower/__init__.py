@@ -4,16 +4,29 @@
 app = fedadmm.flower.server_app(model=model)        app = fedadmm.flower.client_app(model=model, data=data)
 """
 
-from fedadmm.flower.client import client_app
-from fedadmm.flower.server import make_strategy, server_app
-from fedadmm.flower.settings import FederationSettings, client_of
-from fedadmm.flower.strategy import AlgorithmStrategy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AlgorithmStrategy",
-    "FederationSettings",
-    "client_app",
-    "client_of",
-    "make_strategy",
-    "server_app",
-]
+if TYPE_CHECKING:
+    from fedadmm.flower.client import client_app
+    from fedadmm.flower.server import make_strategy, server_app
+    from fedadmm.flower.settings import FederationSettings, client_of
+    from fedadmm.flower.strategy import AlgorithmStrategy
+
+__all__ = ["AlgorithmStrategy", "FederationSettings", "client_app", "client_of", "make_strategy", "server_app"]
+
+_HOMES = {
+    "client_app": "client",
+    "make_strategy": "server",
+    "server_app": "server",
+    "FederationSettings": "settings",
+    "client_of": "settings",
+    "AlgorithmStrategy": "strategy",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: flwr is an extra, and the local federation does without it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -9,10 +9,10 @@ from torch import nn
 
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.delivery import NONE
-from fedadmm.core.round import Progress
-from fedadmm.experiments.folder import RunFolder
-from fedadmm.experiments.records import Record
+from fedadmm.core.round import ServerCheckpoint
 from fedadmm.flower.settings import FederationSettings
+from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import Record
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.node import REMEDY
 
@@ -28,9 +28,7 @@ class Applied(NamedTuple):
 class Checkpoint:
     """What the server must not lose, in a folder that one run at a time may hold."""
 
-    def __init__(
-        self, settings: FederationSettings, algorithm: Algorithm[Any, Any, Any], *, initial: Vector
-    ) -> None:
+    def __init__(self, settings: FederationSettings, algorithm: Algorithm[Any, Any, Any], *, initial: Vector) -> None:
         self.folder = RunFolder(settings.server_folder)
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
@@ -53,7 +51,7 @@ class Checkpoint:
         self._held.close()
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> ServerCheckpoint | None:
         """The progress after the last committed round, None before the first."""
         return self._store.progress()
 
@@ -75,7 +73,7 @@ class Checkpoint:
         """Return a number above every one that was ever used: the clock's, as a restored server has forgotten some."""
         return max(last + 1, time.time_ns() // 1000)
 
-    def commit(self, progress: Progress, *, number: int, record: Record, module: nn.Module) -> None:
+    def commit(self, progress: ServerCheckpoint, *, number: int, record: Record, module: nn.Module) -> None:
         """Make a round count, and write the files for reading."""
         for client in record.clients:
             self._store.stage(progress.round, client, Applied(number))

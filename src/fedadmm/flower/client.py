@@ -8,7 +8,7 @@ from flwr.clientapp.typing import Mod
 from torch.nn import functional
 
 from fedadmm.flower.node import DataFunction, ModelFunction, Node
-from fedadmm.learning.evaluation import Loss, Metric, accuracy
+from fedadmm.training.evaluation import Loss, Metric, accuracy
 
 
 def client_app(

@@ -13,15 +13,15 @@ from fedadmm.core.delivery import Request, answered, settled
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, visit_client
 from fedadmm.core.seeds import torch_seed
-from fedadmm.core.threads import one_thread
 from fedadmm.data.examples import Examples, as_examples
-from fedadmm.experiments.folder import RunFolder
+from fedadmm.engine.threads import one_thread
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import Form, Parcel, WrongFormError, make_wire
-from fedadmm.learning.evaluation import Loss, Metric
-from fedadmm.learning.models import build
-from fedadmm.learning.task import LearningTask
+from fedadmm.runs.folder import RunFolder
 from fedadmm.state.node import Kept, NodeStore
+from fedadmm.training.evaluation import Loss, Metric
+from fedadmm.training.models import build
+from fedadmm.training.task import LearningTask
 
 ModelFunction = Callable[[], nn.Module]
 DataFunction = Callable[[Context], Any]
@@ -48,13 +48,7 @@ class Node:
     """One client of a federation, on the machine that has its data; made anew for every message."""
 
     def __init__(
-        self,
-        context: Context,
-        *,
-        model: ModelFunction,
-        data: DataFunction,
-        loss: Loss,
-        metrics: Mapping[str, Metric],
+        self, context: Context, *, model: ModelFunction, data: DataFunction, loss: Loss, metrics: Mapping[str, Metric]
     ) -> None:
         settings = FederationSettings.from_run_config(context.run_config)
         self._settings, self._algorithm = settings, settings.algorithm
@@ -75,9 +69,7 @@ class Node:
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
         with self._store(content.config_records["config"]):
-            return RecordDict(
-                {"config": ConfigRecord({"client-id": self.client, "model": self._form.description})}
-            )
+            return RecordDict({"config": ConfigRecord({"client-id": self.client, "model": self._form.description})})
 
     def train(self, content: RecordDict) -> RecordDict:
         """Answer a request: the new state is on the disk before the reply leaves."""

@@ -47,12 +47,10 @@ class Roster:
             return
         question = ConfigRecord({"federation": self._federation})
         messages = [
-            Message(RecordDict({"config": question}), node, MessageType.QUERY, ttl=self._timeout)
-            for node in nodes
+            Message(RecordDict({"config": question}), node, MessageType.QUERY, ttl=self._timeout) for node in nodes
         ]
         for reply in sorted(
-            grid.send_and_receive(messages, timeout=self._timeout),
-            key=lambda reply: reply.metadata.src_node_id,
+            grid.send_and_receive(messages, timeout=self._timeout), key=lambda reply: reply.metadata.src_node_id
         ):
             self._note(reply)
 
@@ -92,6 +90,4 @@ def reason(reply: Message) -> str:
 
 def _pairs(left: list[str], right: list[str]) -> Iterable[tuple[str, str]]:
     length = max(len(left), len(right))
-    return zip(
-        left + ["nothing"] * (length - len(left)), right + ["nothing"] * (length - len(right)), strict=True
-    )
+    return zip(left + ["nothing"] * (length - len(left)), right + ["nothing"] * (length - len(right)), strict=True)

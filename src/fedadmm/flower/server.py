@@ -11,16 +11,16 @@ from torch.nn import functional
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import Buffers
 from fedadmm.core.seeds import torch_seed
-from fedadmm.core.threads import one_thread
 from fedadmm.data.examples import as_examples
+from fedadmm.engine.threads import one_thread
 from fedadmm.flower.checkpoint import Checkpoint
 from fedadmm.flower.node import ModelFunction
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
-from fedadmm.learning.evaluation import Loss, Metric, accuracy, batches, combined, score
-from fedadmm.learning.fit import check_fit
-from fedadmm.learning.flat import FlatModel
-from fedadmm.learning.models import build
+from fedadmm.training.evaluation import Loss, Metric, accuracy, batches, combined, score
+from fedadmm.training.flat import FlatModel
+from fedadmm.training.model_checks import check_fit
+from fedadmm.training.models import build
 
 Wrap = Callable[[AlgorithmStrategy], Strategy]
 
@@ -83,11 +83,7 @@ def _network(settings: FederationSettings, model: ModelFunction) -> FlatModel:
 
 
 def _evaluation(
-    settings: FederationSettings,
-    model: ModelFunction,
-    test: Any,
-    loss: Loss,
-    metrics: Mapping[str, Metric],
+    settings: FederationSettings, model: ModelFunction, test: Any, loss: Loss, metrics: Mapping[str, Metric]
 ) -> Evaluation:
     network = _network(settings, model)
     examples = as_examples(test)

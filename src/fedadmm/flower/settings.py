@@ -8,11 +8,11 @@ from flwr.app import Context
 from pydantic import Field, field_validator
 
 from fedadmm.algorithms import FedADMM
+from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.settings import Settings, at_least_one
-from fedadmm.experiments.experiment import algorithm_from_table, algorithm_to_table
-from fedadmm.learning.local import Local
+from fedadmm.training.local import LocalTraining
 
 Scalar = str | int | float | bool
 
@@ -31,7 +31,7 @@ class FederationSettings(Settings):
     seed: int = 0
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
     algorithm: Algorithm[Any, Any, Any] = FedADMM()
-    local: Local = Local()
+    local: LocalTraining = LocalTraining()
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
     _check_counts = field_validator("num_clients", "num_server_rounds", "min_available_nodes")(at_least_one)

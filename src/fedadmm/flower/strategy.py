@@ -14,17 +14,17 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection
 from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.round import Buffers, Progress, Tally, Visit, run_round
+from fedadmm.core.round import Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.core.seeds import stream
-from fedadmm.core.threads import one_thread
-from fedadmm.experiments.records import Record
+from fedadmm.engine.threads import one_thread
 from fedadmm.flower.checkpoint import Checkpoint
 from fedadmm.flower.replies import aggregated_by, reply_of, visit_of
 from fedadmm.flower.roster import Roster, reason
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import Form, ModelWire, Parcel, Wire, make_wire
-from fedadmm.learning.flat import FlatModel
-from fedadmm.learning.workload import Workload
+from fedadmm.runs.records import Record
+from fedadmm.training.flat import FlatModel
+from fedadmm.training.workload import Workload
 
 Evaluation = Callable[[Vector, Buffers], dict[str, float]]
 
@@ -32,8 +32,8 @@ Evaluation = Callable[[Vector, Buffers], dict[str, float]]
 class _Closing(NamedTuple):
     """A round whose uploads were averaged, and which does not count yet."""
 
-    progress: Progress
-    tally: Tally
+    progress: ServerCheckpoint
+    tally: RoundSummary
     began: float
 
 
@@ -59,9 +59,7 @@ class AlgorithmStrategy(Strategy):
         self._evaluation = evaluation
         self.form = Form(self.algorithm, model)
         self._wire: Wire = make_wire(settings.wire, self.form)
-        assert aggregator is None or isinstance(self._wire, ModelWire), (
-            'an aggregator takes models: wire="model"'
-        )
+        assert aggregator is None or isinstance(self._wire, ModelWire), 'an aggregator takes models: wire="model"'
         self._participation = Uniform(settings.fraction_train)
         self._participation.check(settings.num_clients)
         settings.local.check(settings.num_clients)
@@ -72,7 +70,7 @@ class AlgorithmStrategy(Strategy):
             num_clients=settings.num_clients,
             timeout=settings.round_timeout,
         )
-        self.progress = checkpoint.progress or Progress(
+        self.progress = checkpoint.progress or ServerCheckpoint(
             0, self.algorithm.init_server(checkpoint.initial), model.buffers(), 0.0
         )
         self.scores = self._evaluated(self.progress)
@@ -123,9 +121,7 @@ class AlgorithmStrategy(Strategy):
         visits = [visit for visit, _ in counting]
         if self._aggregator is not None:
             theta = self.progress.server.theta
-            visits = aggregated_by(
-                self._aggregator, counting, self._wire, server_round=server_round, theta=theta
-            )
+            visits = aggregated_by(self._aggregator, counting, self._wire, server_round=server_round, theta=theta)
         with one_thread():
             progress, tally = run_round(
                 self.algorithm,
@@ -198,7 +194,7 @@ class AlgorithmStrategy(Strategy):
             content["initial"] = self.form.model_arrays(self._checkpoint.initial, buffers.floats)
         return Message(content, node, kind, ttl=self.settings.round_timeout, group_id=str(round))
 
-    def _counting(self, replies: Iterable[Message]) -> list[tuple[Visit, Message]]:
+    def _counting(self, replies: Iterable[Message]) -> list[tuple[ClientResult, Message]]:
         """Return the visits whose replies count, in rising order of their clients."""
         found = []
         for message in replies:
@@ -215,7 +211,7 @@ class AlgorithmStrategy(Strategy):
                 found.append((visit, message))
         return sorted(found, key=lambda pair: pair[0].client)
 
-    def _visit(self, message: Message) -> Visit:
+    def _visit(self, message: Message) -> ClientResult:
         return visit_of(
             message,
             self._wire,
@@ -237,10 +233,8 @@ class AlgorithmStrategy(Strategy):
         record = Record.of(progress.round, tally, self.scores, seconds=seconds, lost=lost)
         self._model.load(progress.server.theta)
         self._model.load_buffers(progress.buffers)
-        self._checkpoint.commit(
-            progress, number=self._collection.number, record=record, module=self._model.module
-        )
+        self._checkpoint.commit(progress, number=self._collection.number, record=record, module=self._model.module)
         self.progress = progress
 
-    def _evaluated(self, progress: Progress) -> dict[str, float]:
+    def _evaluated(self, progress: ServerCheckpoint) -> dict[str, float]:
         return {} if self._evaluation is None else self._evaluation(progress.server.theta, progress.buffers)

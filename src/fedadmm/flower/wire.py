@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord
 from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.engine.shared import probe_upload
-from fedadmm.learning.flat import FlatModel
+from fedadmm.training.flat import FlatModel
 
 
 class WrongFormError(Exception):

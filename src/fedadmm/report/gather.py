@@ -46,9 +46,7 @@ def list_runs(folder: Path) -> Gathered:
     """Return the runs in a folder, in the order of their names; only those that cannot be read are left out."""
     files = sorted(folder.glob("*/experiment.toml"))
     found = [_run_or_reason(file.parent) for file in files if (file.parent / "rounds.jsonl").exists()]
-    return Gathered(
-        [run for run in found if isinstance(run, RunData)], [r for r in found if isinstance(r, str)]
-    )
+    return Gathered([run for run in found if isinstance(run, RunData)], [r for r in found if isinstance(r, str)])
 
 
 def by_setting(runs: Sequence[RunData]) -> list[list[RunData]]:

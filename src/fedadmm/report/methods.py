@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedadmm.report.metrics import Metric
 from fedadmm.report.runs import RunData
 from fedadmm.report.styles import Style, styles_for
+from fedadmm.runs.metrics import Metric
 
 # What does not change a round: see the hash that names a run folder.
 NO_PART_OF_A_METHOD = {

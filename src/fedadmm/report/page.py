@@ -14,10 +14,10 @@ from plotly.offline import get_plotlyjs
 
 from fedadmm.report.axes import ROUNDS, axes_of
 from fedadmm.report.methods import Array, Method, methods_in, much_longer
-from fedadmm.report.metrics import Metric
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.styles import Style
 from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, family_sentence, report_rows
+from fedadmm.runs.metrics import Metric
 
 AXIS_NAMES = {
     "round": "rounds",
@@ -79,9 +79,7 @@ def _section(section: Section, number: int, methods: Sequence[Method], published
 
 def _table(methods: Sequence[Method], published: PublishedFor) -> str:
     rows = report_rows(methods, published=published)
-    head = "".join(
-        f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0].metric))}</th>' for key in rows[0]
-    )
+    head = "".join(f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0].metric))}</th>' for key in rows[0])
     lines = []
     for number, (method, row, leads) in enumerate(zip(methods, rows, are_fastest(methods), strict=True)):
         name, *rest = row.items()

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.lines import read_lines
-from fedadmm.core.run_folders import no_run_folder
-from fedadmm.report.metrics import ACCURACY, DISTANCE, Metric
+from fedadmm.runs.lines import read_lines
+from fedadmm.runs.metrics import ACCURACY, DISTANCE, Metric
+from fedadmm.runs.run_folders import no_run_folder
 
 COUNTED = ("round", "bytes_up", "gradient_evaluations", "seconds")  # what a report adds up
 

@@ -17,9 +17,7 @@ BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE, GREY = PALETTE = (
     "#767676",
 )
 
-OLIVE = (
-    "#999933"  # of Paul Tol's palette for the colour-blind; no colour of methods that the table does not know
-)
+OLIVE = "#999933"  # of Paul Tol's palette for the colour-blind; no colour of methods that the table does not know
 
 Dash = tuple[int, ...]  # lengths of line and gap in turn; () is a solid line
 SOLID, DASHED, DOTTED, DASH_DOT, LONG = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2), (12, 3))
@@ -72,9 +70,7 @@ def styles_for(labels: Sequence[str]) -> list[Style]:
         first, taken = style_of(label), list(styles.values())
         differ = len(forms) == 1 or forms[_method_of(label)] >= 3
         colours = sorted(APART, key=lambda colour: colour != first.colour) if differ else []
-        fresh = [
-            Style(colour, SOLID) for colour in colours if colour not in {style.colour for style in taken}
-        ]
+        fresh = [Style(colour, SOLID) for colour in colours if colour not in {style.colour for style in taken}]
         dashes = [first.turned(times) for times in range(len(DASHES))]
         styles[position] = next((style for style in [*fresh, *dashes] if style not in taken), first)
     return [style for _, style in sorted(styles.items())]

@@ -37,9 +37,7 @@ def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
     return _with_news_only([_row(method) for method in methods_of(runs)])
 
 
-def report_rows(
-    methods: Sequence[Method], *, published: PublishedFor = nothing_published
-) -> list[dict[str, str]]:
+def report_rows(methods: Sequence[Method], *, published: PublishedFor = nothing_published) -> list[dict[str, str]]:
     """Return the rows of a comparison with the paper's figure and what each method saves over the best other."""
     rows = []
     for method in methods:
@@ -106,18 +104,8 @@ def markdown(rows: Sequence[dict[str, str]]) -> str:
 def latex(rows: Sequence[dict[str, str]]) -> str:
     """Return rows as a LaTeX tabular that needs no package."""
     columns = "".join("l" if column in TEXT_COLUMNS else "r" for column in rows[0])
-    head, *body = [
-        " & ".join(map(_latex_text, line)) + r" \\" for line in (rows[0], *(row.values() for row in rows))
-    ]
-    lines = [
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\hline",
-        head,
-        r"\hline",
-        *body,
-        r"\hline",
-        r"\end{tabular}",
-    ]
+    head, *body = [" & ".join(map(_latex_text, line)) + r" \\" for line in (rows[0], *(row.values() for row in rows))]
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
 
 
@@ -126,9 +114,7 @@ def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
     rows = comparison_rows(runs)
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
-        table.add_column(
-            column, justify="left" if column in TEXT_COLUMNS else "right", no_wrap=column == "method"
-        )
+        table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", no_wrap=column == "method")
     for row in rows:
         table.add_row(*map(escape, row.values()))
     return table
@@ -204,14 +190,7 @@ def _arrived(method: Method) -> str:
 
 def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Leave out the columns that say the usual in every row."""
-    for key, usual in (
-        ("refused", "0"),
-        ("status", "finished"),
-        ("seeds", "1"),
-        (PAPER, ""),
-        (SAVING, ""),
-        (TIME, ""),
-    ):
+    for key, usual in (("refused", "0"), ("status", "finished"), ("seeds", "1"), (PAPER, ""), (SAVING, ""), (TIME, "")):
         if all(row.get(key, usual) == usual for row in rows):
             for row in rows:
                 row.pop(key, None)

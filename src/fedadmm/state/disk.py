@@ -14,7 +14,7 @@ import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.round import Buffers, Progress
+from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import FORMAT, NUMBER, PAIR, Durability, StateFile, Tables, create, damage
 from fedadmm.state.opening import checked_about, checked_layout
@@ -87,12 +87,7 @@ class DiskStore:
         self.file.stage(round, client, state)
 
     def commit(
-        self,
-        progress: Progress,
-        *,
-        clients: Sequence[int],
-        record: dict[str, Any],
-        keep: Collection[int] = (),
+        self, progress: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Collection[int] = ()
     ) -> None:
         """Make a round count in one transaction, and reclaim the states and the progress that it replaced."""
         number = progress.round
@@ -132,13 +127,13 @@ class DiskStore:
                 for client in clients:
                     tables.delete("states", PAIR.pack(client, round))
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> ServerCheckpoint | None:
         """Return the progress after the last committed round, None before the first."""
         with self.file.reading("the server's progress") as tables:
             fields = _progress_fields(tables)
         return None if fields is None else self._progress(fields)
 
-    def kept(self) -> dict[int, Progress]:
+    def kept(self) -> dict[int, ServerCheckpoint]:
         """Return the progress of the earlier rounds that was to be kept."""
         with self.file.reading("the server's progress") as tables:
             return {
@@ -146,9 +141,9 @@ class DiskStore:
                 for round in sorted(self._kept)
             }
 
-    def _progress(self, fields: Message) -> Progress:
+    def _progress(self, fields: Message) -> ServerCheckpoint:
         number, _, seen, floats, integers, *server = fields
-        return Progress(number, self._server_kind(*server), Buffers(floats, integers), seen)
+        return ServerCheckpoint(number, self._server_kind(*server), Buffers(floats, integers), seen)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records of the committed rounds."""
@@ -227,9 +222,7 @@ def _progress_fields(tables: Tables) -> Message | None:
 
 def _digest(pairs: Iterable[tuple[int, int]]) -> int:
     """Return a sum over (client, round) pairs, in any order: a round's commit can bring it up to date."""
-    return sum(
-        int.from_bytes(hashlib.blake2b(PAIR.pack(*pair), digest_size=8).digest(), "big") for pair in pairs
-    )
+    return sum(int.from_bytes(hashlib.blake2b(PAIR.pack(*pair), digest_size=8).digest(), "big") for pair in pairs)
 
 
 def _owner(key: bytes, value: memoryview) -> int:

@@ -11,9 +11,7 @@ from fedadmm.core.algorithm import Message
 
 Bytes: TypeAlias = bytes | memoryview
 
-_TYPES = {
-    str(t).removeprefix("torch."): t for t in (torch.float32, torch.float64, torch.bfloat16, torch.int64)
-}
+_TYPES = {str(t).removeprefix("torch."): t for t in (torch.float32, torch.float64, torch.bfloat16, torch.int64)}
 
 
 class DamagedError(Exception):
@@ -50,9 +48,7 @@ def encode(message: Sequence[Any], *, float_type: torch.dtype | None = None) -> 
     for field in message:
         if isinstance(field, torch.Tensor):
             kept = narrowed(field, float_type)
-            description.append(
-                [str(kept.dtype).removeprefix("torch."), list(kept.shape), kept.dtype != field.dtype]
-            )
+            description.append([str(kept.dtype).removeprefix("torch."), list(kept.shape), kept.dtype != field.dtype])
             parts.append(kept.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
         else:
             description.append(field)
@@ -73,9 +69,7 @@ def decode(payload: bytes | memoryview) -> Message:
         dtype = _TYPES[name]
         stop = start + torch.Size(shape).numel() * dtype.itemsize
         flat = (
-            torch.frombuffer(bytearray(view[start:stop]), dtype=dtype)
-            if stop > start
-            else torch.empty(0, dtype=dtype)
+            torch.frombuffer(bytearray(view[start:stop]), dtype=dtype) if stop > start else torch.empty(0, dtype=dtype)
         )
         fields.append((flat.float() if was_float32 else flat).view(shape))
         start = stop

@@ -224,6 +224,4 @@ def _reopened(
     durability: Durability,
     readonly: bool,
 ) -> StateFile:
-    return StateFile(
-        folder, client_kind=client_kind, float_type=float_type, durability=durability, readonly=readonly
-    )
+    return StateFile(folder, client_kind=client_kind, float_type=float_type, durability=durability, readonly=readonly)

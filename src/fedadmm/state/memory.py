@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from fedadmm.core.algorithm import Message
-from fedadmm.core.round import Progress
+from fedadmm.core.round import ServerCheckpoint
 from fedadmm.state.encoding import narrowed
 
 
@@ -17,7 +17,7 @@ class MemoryStore:
         self.float_type = float_type
         self._states: dict[int, Message] = {}
         self._staged: dict[int, Message] = {}
-        self._progress: Progress | None = None
+        self._progress: ServerCheckpoint | None = None
         self._records: list[dict[str, Any]] = []
 
     def get(self, client: int) -> Message | None:
@@ -25,9 +25,7 @@ class MemoryStore:
         state = self._states.get(client)
         if state is None or self.float_type is None:
             return state
-        return _rebuilt(
-            state, [f.float() if getattr(f, "dtype", None) == self.float_type else f for f in state]
-        )
+        return _rebuilt(state, [f.float() if getattr(f, "dtype", None) == self.float_type else f for f in state])
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Hold a state until its round is committed."""
@@ -36,12 +34,7 @@ class MemoryStore:
         self._staged[client] = state
 
     def commit(
-        self,
-        progress: Progress,
-        *,
-        clients: Sequence[int],
-        record: dict[str, Any],
-        keep: Collection[int] = (),
+        self, progress: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Collection[int] = ()
     ) -> None:
         """Make the staged states of these clients count, and drop the others; nobody will ask for earlier rounds."""
         self._states.update((client, self._staged[client]) for client in clients)
@@ -52,11 +45,11 @@ class MemoryStore:
     def drop(self, round: int, clients: Sequence[int]) -> None:
         """Do nothing: the commit has dropped them."""
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> ServerCheckpoint | None:
         """Return the progress after the last committed round."""
         return self._progress
 
-    def kept(self) -> dict[int, Progress]:
+    def kept(self) -> dict[int, ServerCheckpoint]:
         """Return nothing: a store that ends with its process is never opened again."""
         return {}
 

@@ -16,9 +16,7 @@ from fedadmm.state.encoding import DamagedError
 
 _PAGE = struct.Struct("<QHHHH")  # number, pad, flags, lower, upper
 _OVERFLOW = struct.Struct("<QHHI")  # number, pad, flags, how many pages
-_META = struct.Struct(
-    "<IIQQ48s48sQQ"
-)  # magic, version, address, map size, free list, main table, last page, id
+_META = struct.Struct("<IIQQ48s48sQQ")  # magic, version, address, map size, free list, main table, last page, id
 _TREE = struct.Struct("<IHHQQQQQ")  # pad, flags, depth, branch, leaf and overflow pages, entries, root
 _NODE = struct.Struct("<HHHH")  # low and high half of a size (or a page's number), flags, size of the key
 _ID = struct.Struct("<Q")
@@ -108,9 +106,7 @@ class _Reader:
     def _tree(self, tree: bytes, name: str, layout: Layout) -> list[Entry]:
         """Return the entries of a tree, whose pages must be as many as it says."""
         _, flags, depth, *counts, root = _TREE.unpack(tree)
-        _require(
-            (flags & 0xFF) == (_INTEGER_KEYS if name == "the free list" else 0), f"{name} has flags {flags}"
-        )
+        _require((flags & 0xFF) == (_INTEGER_KEYS if name == "the free list" else 0), f"{name} has flags {flags}")
         found = [0, 0, 0, 0]  # branch, leaf and overflow pages, entries
         entries: list[Entry] = []
         if root == _EMPTY:

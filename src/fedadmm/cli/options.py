@@ -1,0 +1,117 @@
+"""Options that several commands share, and what they mean."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import load_plan, parse_changes
+from fedadmm.core.errors import InputError
+from fedadmm.core.names import near_names
+from fedadmm.studies.campaign import Budget
+from fedadmm.studies.paper import PAPER, Preset, Size
+
+PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a value: --set rounds=10 --set algorithm.rho=0.1 (repeatable)."),
+]
+Algorithms = Annotated[
+    str | None,
+    typer.Option(
+        help="Comma-separated variants of the file, or algorithms.", show_default="all of the file's variants"
+    ),
+]
+Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
+Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
+Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
+LogTo = Annotated[str, typer.Option(help="Also write the rounds for other tools: tensorboard,wandb,mlflow.")]
+Columns = Annotated[
+    str | None, typer.Option(help="Comma-separated columns, such as mnist_100/iid.", show_default="all")
+]
+BudgetOption = Annotated[
+    str | None, typer.Option(help="Stop in time: 2h, 90m, 1h30m, 45s. The same command goes on from there.")
+]
+VariantOption = Annotated[
+    Literal["printed", "released"], typer.Option(help="Algorithm 1 as printed, or what the paper's released code does.")
+]
+SizeOption = Annotated[
+    Size, typer.Option(help="The paper's own size, or the same design on a small network and grey images.")
+]
+
+
+def experiments_of(
+    plan: str, algorithms: str | None, *, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> list[Experiment]:
+    """Return the experiments of a plan's variants, or of the algorithms that were named."""
+    names = (
+        names_in(algorithms)
+        if algorithms
+        else load_plan(plan).variants or [n for n, kind in ALGORITHMS.items() if not kind().needs_everyone]
+    )
+    return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
+
+
+def experiment_of(
+    plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> Experiment:
+    """Return the experiment of a plan, or of a variant of it, with the changes of the command line."""
+    table = parse_changes(changes or [])
+    table |= {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    return load_plan(plan).experiment(variant, changes=table)
+
+
+def names_in(text: str) -> list[str]:
+    """Return comma-separated names."""
+    return [name.strip() for name in text.split(",")]
+
+
+def columns_named(columns: str | None) -> list[str] | None:
+    """Return the columns of a preset that were asked for, None for all."""
+    return None if columns is None else names_in(columns)
+
+
+def refuse(what: str, reason: str, options: Mapping[str, object]) -> None:
+    """Refuse options that were given, and would change nothing."""
+    for option, value in options.items():
+        if value:
+            raise InputError(f"{what} {reason}, so {option} means nothing here; leave it out")
+
+
+def check_seeds(seeds: int) -> None:
+    """Refuse a number of seeds that is none."""
+    if seeds < 1:
+        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
+
+
+def preset_named(name: str) -> Preset:
+    """Return a preset of the paper."""
+    if name in PAPER:
+        return PAPER[name]
+    raise InputError(f"there is no table or figure {name!r}; {near_names(name, PAPER)}")
+
+
+def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[str]:
+    """Return the rows of a preset that were asked for, all if none was."""
+    labels = list(dict.fromkeys(map(str, known)))
+    wanted = labels if algorithms is None else names_in(algorithms)
+    for name in wanted:
+        if name not in labels:
+            raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
+    return wanted
+
+
+def budget_of(text: str | None) -> Budget:
+    """Return a budget that begins now, of a duration such as 2h, 90m, 1h30m or 45s; None: it has no end."""
+    if text is None:
+        return Budget(None)
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
+    if not any((hours, minutes, seconds)):
+        raise InputError(f"budget={text!r} is no duration; write 2h, 90m, 1h30m or 45s")
+    return Budget(hours * 3600 + minutes * 60 + seconds)

@@ -1,0 +1,70 @@
+"""The command that makes a report of runs."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedadmm.core.errors import InputError
+from fedadmm.report.gather import by_setting, differences, gather_runs, setting_title
+from fedadmm.report.runs import RunData
+from fedadmm.report.section import Section
+
+console = Console(stderr=True)
+
+
+class Mixed(StrEnum):
+    """What becomes of runs that do not belong together."""
+
+    REFUSE = "refuse"
+    LEAVE_OUT = "leave-out"
+    SECTIONS = "sections"
+
+
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the report is made.")] = Path("report"),
+    title: Annotated[str, typer.Option(help="The heading of the report.")] = "Comparison",
+    mixed: Annotated[
+        Mixed,
+        typer.Option(
+            help="Runs of different data or target: refuse them, leave out all but the most numerous, or give each "
+            "setting a section of its own."
+        ),
+    ] = Mixed.REFUSE,
+) -> None:
+    """Make a report of runs: a page to look at, figures for print, tables in Markdown and LaTeX.
+
+    Example: fedadmm report runs -o report
+    """
+    # Here, for matplotlib and plotly take a second to import.
+    from fedadmm.report.writing import write_report
+
+    gathered = gather_runs(runs)
+    groups = by_setting(gathered.runs)
+    left_out = list(gathered.left_out)
+    if len(groups) > 1 and mixed is not Mixed.SECTIONS:
+        strangers = [f"{run.path} has {differences(run, groups[0][0])}" for group in groups[1:] for run in group]
+        if mixed is Mixed.REFUSE:
+            raise InputError(
+                "these runs do not belong with the others; add --mixed leave-out to go on without them, or "
+                "--mixed sections to give each setting a section:\n" + "\n".join(strangers)
+            )
+        groups, left_out = groups[:1], [*left_out, *strangers]
+    tell_left_out(left_out)
+    page = write_report([_section(group) for group in groups], out, title=title)
+    Console().print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
+
+
+def tell_left_out(sentences: Iterable[str]) -> None:
+    """Name the folders that were left out."""
+    for sentence in sentences:
+        console.print(f"Left out: {sentence}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _section(runs: list[RunData]) -> Section:
+    target = runs[0].target
+    return Section(setting_title(runs[0]) + ("" if target is None else f", target {target:g}"), runs)

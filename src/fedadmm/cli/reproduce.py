@@ -1,0 +1,256 @@
+"""The command that reproduces the paper's tables and figures, and what its report is made of."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedadmm.cli.options import (
+    BudgetOption,
+    Columns,
+    DataDir,
+    SizeOption,
+    VariantOption,
+    budget_of,
+    check_seeds,
+    columns_named,
+    preset_named,
+    refuse,
+    rows_named,
+)
+from fedadmm.cli.progress import Interruption, run_with_progress
+from fedadmm.cli.status import pace_here, status_table
+from fedadmm.config.experiment import Experiment
+from fedadmm.core.errors import InputError
+from fedadmm.data.fetch import ensure
+from fedadmm.report.runs import read_run
+from fedadmm.report.section import Published, PublishedFor, Section
+from fedadmm.runs.records import Record
+from fedadmm.studies.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
+from fedadmm.studies.cost_estimate import Pace
+from fedadmm.studies.paper import PAPER, Preset, Size, WorkedOut
+from fedadmm.studies.paper.tuned import FILE as TUNED
+from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
+from fedadmm.studies.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows, read_arrivals
+
+console = Console()
+
+
+def reproduce_command(
+    preset: Annotated[
+        str | None, typer.Argument(help="A table or figure of the paper, such as table3 (see: fedadmm list).")
+    ] = None,
+    columns: Columns = None,
+    algorithms: Annotated[str | None, typer.Option(help="Comma-separated rows.", show_default="all")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds.", show_default="the paper's five; fewer when small")
+    ] = None,
+    budget: BudgetOption = None,
+    size: SizeOption = "paper",
+    variant: VariantOption = "printed",
+    status: Annotated[bool, typer.Option("--status", help="Only tell what is done and what is left.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Make a report of what is done in this folder.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs in the making.")] = Path("runs"),
+    results: Annotated[Path, typer.Option(help="Folder of the records of finished runs.")] = Path("results"),
+    data_dir: DataDir = None,
+) -> None:
+    """Run what is missing of a table or figure of the paper, the cheapest first; it can be stopped and goes on.
+
+    Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
+    """
+    time_left = budget_of(budget)
+    if seeds is not None:
+        check_seeds(seeds)
+    for folder in (out, results):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file and no folder; give another")
+    places, pace = Places(out, results), pace_here()
+    found = read_tuned(out)
+    chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
+    if preset is None:
+        if not status:
+            raise InputError(f"no preset was named; use one of {', '.join(PAPER)}, or --status")
+        refuse("--status", "is of all presets", {"--columns": columns, "--algorithms": algorithms})
+    elif (table := chosen[0].table) is not None:
+        given = {
+            "--columns": columns,
+            "--algorithms": algorithms,
+            "--seeds": seeds,
+            "--budget": budget,
+            "--size": size != "paper",
+            "--variant": variant != "printed",
+            "--status": status,
+            "--report": report,
+        }
+        refuse(preset, "is worked out, not run", given)
+        _print_worked_out(chosen[0].title, table())
+        return
+    by_preset = {
+        one: _rows(
+            jobs_of(
+                one,
+                places=places,
+                found=found,
+                size=size,
+                columns=columns_named(columns),
+                num_seeds=seeds,
+                released=variant == "released",
+            ),
+            algorithms,
+        )
+        for one in chosen
+    }
+    if status:
+        _print_status(by_preset, pace, size=size, results=results)
+        return
+    jobs = by_preset[chosen[0]]
+    _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)
+    interruption = Interruption()
+    done = _run_missing(jobs, places=places, pace=pace, budget=time_left, data_dir=data_dir, interruption=interruption)
+    if chosen[0].chosen and done:
+        _print_ratios(chosen[0], jobs, results=results)
+    if report is not None and done:
+        _write_report(chosen[0], jobs, results=results, out=report)
+    elif report is not None:
+        console.print("There is no report: it is made of finished runs.")
+    if interruption.asked:
+        raise typer.Exit(130)
+
+
+def _print_status(by_preset: dict[Preset, list[Job]], pace: Pace, *, size: Size, results: Path) -> None:
+    console.print(status_table(by_preset, pace))
+    console.print(
+        "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
+        "timed on this one." + (" Small versions: --size small." if size == "paper" else ""),
+        soft_wrap=True,
+    )
+    for path in (kept_arrivals(preset, results) for preset in by_preset if preset.chosen):
+        if count := len(read_arrivals(path)):
+            console.print(f"{path} has the rounds of arrival of {count} runs that are not kept.", soft_wrap=True)
+
+
+def _run_missing(
+    jobs: Sequence[Job],
+    *,
+    places: Places,
+    pace: Pace,
+    budget: Budget,
+    data_dir: Path | None,
+    interruption: Interruption,
+) -> int:
+    """Run what the time allows, say how far that came, and return how many runs are done in all."""
+    begun = []
+
+    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
+        ensure(experiment.data.name, data_dir=data_dir)
+        begun.append(experiment)
+        try:
+            with budget.enforced():
+                ended = run_with_progress(
+                    experiment, out=places.runs, data_dir=data_dir, interruption=interruption, proceed=proceed
+                )
+        except OutOfTimeError:
+            return False
+        pace.learn(experiment, ended.history)
+        return ended.status != "interrupted"
+
+    finished = list(play(jobs, places=places, pace=pace, budget=budget, run=run))
+    done = sum(job.is_published for job in jobs) + len(finished)
+    if budget.seconds is not None and done < len(jobs) and not begun and not finished:
+        raise InputError(f"{budget.seconds:g} s are too short for a round of any run; give a longer --budget")
+    console.print(
+        f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"
+        + (f"; their records are in {places.results}" if done else "")
+        + ("" if done == len(jobs) else "; the same command goes on from here"),
+        soft_wrap=True,
+    )
+    return done
+
+
+class PaperReport(NamedTuple):
+    """The finished runs of a preset, a section for each column, and what the paper prints for them."""
+
+    sections: list[Section]
+    published: PublishedFor
+
+
+def paper_report(preset: Preset, jobs: Iterable[Job], *, results: Path) -> PaperReport:
+    """Return what a report of a preset is made of; columns without a finished run are left out."""
+    sections: dict[str, Section] = {}
+    published: dict[str, Published] = {}
+    for job in jobs:
+        folder = results / job.experiment.folder_name
+        if not folder.exists():
+            continue
+        column, rounds = job.cell.column, job.cell.rounds
+        sections.setdefault(column, Section(column, [])).runs.append(read_run(folder))
+        if rounds is not None:
+            where = f"{preset.title.partition(':')[0]}, {column}"
+            published[folder.name] = Published(where, int(rounds) if rounds.isdigit() else None)
+    return PaperReport(list(sections.values()), lambda run: published.get(run.path.name))
+
+
+def kept_arrivals(preset: Preset, results: Path) -> Path:
+    """Return the file in which a preset of many runs keeps the rounds of their arrival."""
+    return results / f"{preset.name}.csv"
+
+
+def _print_ratios(preset: Preset, jobs: Iterable[Job], *, results: Path) -> None:
+    arrivals = arrivals_of(paper_report(preset, jobs, results=results).sections)
+    found = comparisons(keep_arrivals(kept_arrivals(preset, results), arrivals), chosen=preset.chosen)
+    if not found:
+        console.print("No column has a run of every method yet, so nothing is compared.")
+        return
+    rows = ratio_rows(found, aside=preset.aside)
+    table = Table(*rows[0], title="Rounds to the target, and their ratio to the best constants'")
+    for row in rows:
+        table.add_row(*row.values())
+    console.print(table)
+    for method, ratio in overall(found, aside=preset.aside).items():
+        console.print(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
+
+
+def _write_report(preset: Preset, jobs: Iterable[Job], *, results: Path, out: Path) -> None:
+    # Here, for matplotlib and plotly take a second to import.
+    from fedadmm.report.writing import write_report
+
+    sections, published = paper_report(preset, jobs, results=results)
+    page = write_report(sections, out, title=preset.title, published=published)
+    console.print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _rows(jobs: list[Job], algorithms: str | None) -> list[Job]:
+    wanted = rows_named(algorithms, known=(job.experiment.label for job in jobs))
+    return [job for job in jobs if job.experiment.label in wanted]
+
+
+def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, variant: str, out: Path) -> None:
+    """Say which runs that are still to be made were not tuned, and which were tuned here and not by us."""
+    missing = [job for job in jobs if not job.is_done]
+    if untuned := [job for job in missing if not job.is_tuned]:
+        rate = untuned[0].experiment.local.learning_rate
+        options = " --size small" * (size == "small") + " --variant released" * (variant == "released")
+        console.print(
+            f"[yellow]{_count(untuned)} no learning rate of {'its' if len(untuned) == 1 else 'their'} own yet, "
+            f"so it is {rate}; `fedadmm tune {preset}{options}` finds it.",
+            soft_wrap=True,
+        )
+    published = published_values()
+    if own := [job for job in missing if values_of(job.cell, found) != values_of(job.cell, published)]:
+        console.print(f"{_count(own)} values of {out / TUNED}, which `fedadmm tune` wrote.", soft_wrap=True)
+
+
+def _count(jobs: Sequence[Job]) -> str:
+    return f"{len(jobs)} run{' has' if len(jobs) == 1 else 's have'}"
+
+
+def _print_worked_out(title: str, worked_out: WorkedOut) -> None:
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(worked_out.columns):
+        table.add_column(column, no_wrap=number == 0, overflow="fold")
+    for row in worked_out.rows:
+        table.add_row(*row)
+    console.print(table)

@@ -1,0 +1,161 @@
+"""The command that finds each method's best learning rate."""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedadmm.cli.options import (
+    Algorithms,
+    BudgetOption,
+    Changes,
+    Columns,
+    DataDir,
+    Out,
+    PlanArgument,
+    SizeOption,
+    VariantOption,
+    budget_of,
+    check_seeds,
+    columns_named,
+    experiments_of,
+    refuse,
+    rows_named,
+)
+from fedadmm.cli.progress import Interruption, run_with_progress
+from fedadmm.config.experiment import Experiment
+from fedadmm.core.errors import InputError
+from fedadmm.data.fetch import ensure
+from fedadmm.report.gather import TUNING
+from fedadmm.runs.records import Record
+from fedadmm.runs.tuning import Trial, grid, search
+from fedadmm.studies.campaign import OutOfTimeError
+from fedadmm.studies.paper import PAPER, Size
+from fedadmm.studies.paper.methods import LEARNING_RATES
+from fedadmm.studies.paper.released import as_released
+from fedadmm.studies.paper.tuned import Values, read_tuned, write_tuned
+
+console = Console()
+
+
+def tune_command(
+    plan: PlanArgument,
+    algorithms: Algorithms = None,
+    rates: Annotated[str, typer.Option(help="Comma-separated learning rates.")] = ",".join(map(str, LEARNING_RATES)),
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from the experiment's own on.")] = 1,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds of the two finalists of four.", show_default="the experiment's")
+    ] = None,
+    changes: Changes = None,
+    columns: Columns = None,
+    size: SizeOption = "paper",
+    variant: VariantOption = "printed",
+    budget: BudgetOption = None,
+    out: Out = Path("runs"),
+    data_dir: DataDir = None,
+) -> None:
+    """Find each method's best learning rate on held-out training examples, never on the test examples.
+
+    Successive halving: all candidates are trained a little, the better half goes on, twice as far. Every method gets
+    the same number of rounds. What is found is written to OUT/tuned.toml, where `fedadmm reproduce` reads it; the
+    candidates' runs are in OUT/tuning, where `fedadmm report` and `fedadmm list` do not look.
+
+    Example: fedadmm tune digits --algorithms fedavg,feddyn --rounds 30
+    """
+    grid_of_rates = _numbers(rates)
+    read_tuned(out)  # if its file is damaged, it is better to know it before the search
+    check_seeds(seeds)
+    if rounds is not None and rounds < 2:
+        raise InputError(f"rounds={rounds} is out of range; use a whole number from 2 on")
+    released = variant == "released"
+    if plan in PAPER:
+        refuse(plan, "is fixed by the paper", {"--set": changes})
+        experiments = _of_paper(plan, algorithms, columns=columns, size=size, released=released)
+    else:
+        options = {"--columns": columns, "--size": size != "paper", "--variant": released}
+        refuse(plan, "is no preset of the paper", options)
+        experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
+    time_left = budget_of(budget)
+    interruption = Interruption()
+
+    def run(experiment: Experiment) -> tuple[list[Record], bool]:
+        ensure(experiment.data.name, data_dir=data_dir)
+        with suppress(OutOfTimeError), time_left.enforced():
+            ended = run_with_progress(
+                experiment,
+                out=out / TUNING,
+                data_dir=data_dir,
+                interruption=interruption,
+                tell_refused=False,
+                values=_values_text(_values_in(experiment)),
+                proceed=lambda record: time_left.has_time_for(record.seconds),
+            )
+            if ended.status != "interrupted":
+                return ended.history, ended.status == "diverged"
+        reason, code = ("Stopped", 130) if interruption.asked else ("The time is up", 0)
+        console.print(f"{reason}; the same command goes on from here")
+        raise typer.Exit(code)
+
+    for experiment in experiments:
+        trials = search(
+            experiment,
+            grid(experiment, rates=grid_of_rates),
+            rounds=rounds or experiment.rounds,
+            seeds=range(experiment.seed, experiment.seed + seeds),
+            run=run,
+        )
+        label = experiment.label or experiment.algorithm_name
+        path = write_tuned(out, experiment.name, label, trials[0].values)
+        console.print(_table(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}"))
+    console.print(f"The winners, first in each table, are in {path}", soft_wrap=True)
+
+
+def _table(trials: Sequence[Trial], *, title: str) -> Table:
+    order = "Sorted by rounds trained, then by rounds to target, then by accuracy."
+    table = Table(title=title, title_justify="left", caption=order, caption_justify="left")
+    columns = ["values", "rounds trained", "to target", "accuracy"]
+    if any(trial.refused for trial in trials):
+        columns.append("refused updates")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "values" else "right", no_wrap=True)
+    for number, trial in enumerate(trials):
+        table.add_row(*_row(trial)[: len(columns)], style="bold" if number == 0 else None)
+    return table
+
+
+def _of_paper(
+    name: str, algorithms: str | None, *, columns: str | None, size: Size, released: bool
+) -> list[Experiment]:
+    cells = PAPER[name].cells_of(columns_named(columns), size=size)
+    cells = as_released(cells) if released else cells
+    unique = {(run.name, run.label): run for cell in cells if (run := cell.tuned_as) is not None}
+    if not unique:
+        raise InputError(f"nothing of {name} is tuned: its values are given; use `fedadmm reproduce {name}`")
+    wanted = rows_named(algorithms, known=(run.label for run in unique.values()))
+    return [run for run in unique.values() if run.label in wanted]
+
+
+def _row(trial: Trial) -> tuple[str, ...]:
+    arrival = "-" if math.isinf(trial.arrival) else f"{trial.arrival:.1f}"
+    return _values_text(trial.values), str(trial.rounds), arrival, f"{trial.accuracy:.3f}", str(trial.refused)
+
+
+def _values_in(experiment: Experiment) -> Values:
+    rate, rho = experiment.local.learning_rate, getattr(experiment.algorithm, "rho", None)
+    return {key: v for key, v in (("rate", rate), ("rho", rho)) if isinstance(v, float)}
+
+
+def _values_text(values: Values) -> str:
+    return ", ".join(f"{key} {value:g}" for key, value in values.items())
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return list(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        raise InputError(f"rates={text!r} is no list of numbers; write them as 0.01,0.1") from None

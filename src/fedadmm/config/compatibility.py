@@ -1,0 +1,81 @@
+"""What a method, an engine and a clock ask of the run that they are used in."""
+
+from typing import Any
+
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errors import InputError
+from fedadmm.core.participation import Devices, Independent, Participation, Uniform
+from fedadmm.network.clock import Clock
+from fedadmm.network.faults import Faults
+from fedadmm.training.local import LocalTraining
+from fedadmm.training.task import LearningTask
+
+
+def check_rules(
+    algorithm: Algorithm[Any, Any, Any],
+    *,
+    participation: Participation,
+    local: LocalTraining,
+    devices: Devices,
+    faults: Faults | None,
+    engine: str,
+) -> None:
+    """Refuse rules that do not fit the clients, the method or the engine."""
+    participation.check(devices.num_clients)
+    check_everyone(algorithm, participation)
+    local.check(devices.num_clients, facts=devices.facts)
+    if algorithm.plain_sgd_only:
+        local.check_plain(type(algorithm).__name__)
+    if faults is not None and engine == "ray":
+        raise InputError('engine="ray" keeps no state from before a lost reply; use "workers" with faults')
+
+
+def check_everyone(algorithm: Algorithm[Any, Any, Any], participation: Participation) -> None:
+    """Refuse a rule that leaves clients out, where a method needs all of them; a user's function is trusted."""
+    if not algorithm.needs_everyone:
+        return
+    shares = {Uniform: lambda rule: (rule.fraction,), Independent: lambda rule: rule.probabilities}
+    found = shares[type(participation)](participation) if type(participation) in shares else ()
+    if any(share < 1 for share in found):
+        raise InputError(
+            f"{type(algorithm).__name__} needs every client in every round, and participation is {min(found):g}; "
+            "use participation = 1.0"
+        )
+
+
+def check_model(algorithm: Algorithm[Any, Any, Any], task: LearningTask) -> None:
+    """Refuse a network for a method that takes Newton steps, and buffers where clients go on alone."""
+    if algorithm.second_order and not task.is_linear:
+        raise InputError(
+            f"{type(algorithm).__name__} takes Newton steps, which need a convex problem, and the model is a network; "
+            "use linear, logistic_regression or softmax_regression"
+        )
+    if algorithm.silence is not None and any(part.numel() for part in task.model.buffers()):
+        raise InputError(  # each client would need its own
+            f"{type(algorithm).__name__}'s clients go on alone between communications, and the model's buffers (batch "
+            "normalisation) would reach them all the same; use a model without buffers"
+        )
+
+
+def check_clock(clock: Clock, algorithm: Algorithm[Any, Any, Any], *, faults: Faults | None, engine: str) -> None:
+    """Refuse a clock under which a run would never end, or could not be done."""
+    if algorithm.silence is not None:
+        raise InputError(
+            f"{type(algorithm).__name__} has rounds in which nobody communicates, which no clock times; leave out clock"
+        )
+    if algorithm.needs_everyone and (clock.asynchronous is not None or clock.deadline is not None):
+        raise InputError(
+            f"{type(algorithm).__name__} needs every client in every round, and this clock does not wait for all; "
+            "leave out clock.deadline and clock.asynchronous"
+        )
+    if clock.asynchronous is not None and faults is not None:
+        raise InputError("an asynchronous server meets no faults; leave out faults, or clock.asynchronous")
+    if clock.asynchronous is not None and engine == "ray":
+        raise InputError(
+            'engine="ray" averages what an asynchronous server needs one by one; use "workers" with clock.asynchronous'
+        )
+    if faults is not None and clock.deadline is None:
+        raise InputError(
+            "with faults a clock needs a deadline: a server that waits for a lost answer waits for ever; "
+            "set clock.deadline"
+        )

@@ -1,0 +1,219 @@
+"""An experiment is a frozen value that says everything about a run; TOML in and out."""
+
+import hashlib
+import json
+import tomllib
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import Field, field_serializer, field_validator
+
+from fedadmm.algorithms import ALGORITHMS, FedADMM
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errors import InputError
+from fedadmm.core.names import import_named
+from fedadmm.core.settings import Settings, at_least_one
+from fedadmm.core.values import rate_from, to_plain
+from fedadmm.engine import EngineName
+from fedadmm.network.clock import Clock
+from fedadmm.network.faults import Faults
+from fedadmm.runs.certificate import CertificateSettings
+from fedadmm.runs.clients import Weighting
+from fedadmm.runs.records import MetricName
+from fedadmm.training.local import LocalTraining
+
+
+class ModelSettings(Settings):
+    """The network: one of ours or "package.module:function", its loss, and metrics beside the accuracy."""
+
+    name: str = "mlp"
+    options: dict[str, Any] = Field(default_factory=dict)  # further arguments of the model's function
+    # "least_squares", a function of torch.nn.functional, or "package.module:function"
+    loss: str = "cross_entropy"
+    l2: float | None = None  # a term l2/2 |w|^2 of every client's objective; unlike weight_decay, every gradient has it
+    metrics: dict[str, str] = Field(default_factory=dict)  # name = "package.module:function"
+
+    @field_validator("l2")
+    @classmethod
+    def _check_l2(cls, value: float | None) -> float | None:
+        if value is not None and not 0 <= value < float("inf"):
+            raise InputError(f"l2={value} is out of range; use a number from 0 on, such as 0.01")
+        return value
+
+
+class DataSettings(Settings):
+    """The data and how it is dealt to clients."""
+
+    name: str = "digits"
+    num_clients: int | None = None  # None: as many as the partition makes
+    partition: str = "shards"
+    shards_per_client: int = 2  # for shards
+    alpha: float = 0.5  # for dirichlet
+    normalisation: str | None = None
+    validation: float | None = None  # share of the training examples that takes the place of the test examples
+
+    positive: tuple[int, ...] | None = None  # classes that become class 1, all others class 0
+    float_type: Literal["float32", "float64"] | None = None  # of inputs and model; None: the data's own
+    options: dict[str, Any] = Field(default_factory=dict)  # of "quadratic": dimension, condition, heterogeneity
+
+    _check_counts = field_validator("num_clients", "shards_per_client")(at_least_one)
+
+
+class StateSettings(Settings):
+    """Where client states are kept, and how."""
+
+    store: Literal["disk", "memory"] = "disk"  # a run whose state is in memory cannot be resumed
+    float_type: Literal["float32", "bfloat16"] = "float32"  # bfloat16 halves the state, and rounds it
+    durability: Literal["process", "power"] = "process"  # what a committed round survives the loss of
+
+
+class Experiment(Settings):
+    """Everything that determines a run."""
+
+    name: str = "run"
+    label: str | None = None  # what a comparison calls it; the algorithm's name if None
+    seed: int = 0
+    rounds: int = 60
+    metric: MetricName | None = None  # what a run is judged by: test accuracy, or "distance" to a convex optimum
+    target: float | None = None  # value of the metric at which a run has arrived
+    stop_at_target: bool = False
+    participation: float | tuple[float, ...] | str = 0.1
+    weighting: Weighting = "equal"
+    devices: str | None = None  # "package.module:function" that returns facts, one value a client
+    device: str = "cpu"
+    engine: EngineName = "workers"
+    workers: int | None = None  # processes; None: one per core
+    algorithm: Algorithm[Any, Any, Any] = FedADMM()
+    model: ModelSettings = ModelSettings()
+    data: DataSettings = DataSettings(num_clients=100)
+    local: LocalTraining = LocalTraining(epochs="1..5")
+    state: StateSettings = StateSettings()
+    faults: Faults | None = None  # what goes wrong on the way, if anything
+    certificate: CertificateSettings | None = None  # V^t and the Lagrangian in the record of a round
+    clock: Clock | None = None  # how long things take, if that is simulated
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _read_algorithm(cls, value: Any) -> Any:
+        return algorithm_from_table(value) if isinstance(value, dict) else value
+
+    @field_serializer("algorithm")
+    def _write_algorithm(self, value: Algorithm[Any, Any, Any]) -> dict[str, Any]:
+        return algorithm_to_table(value)
+
+    _check_counts = field_validator("rounds", "workers")(at_least_one)
+
+    @field_validator("target")
+    @classmethod
+    def _check_target(cls, value: float | None, info: Any) -> float | None:
+        if value is not None and not 0 < value <= 1:
+            metric, such = ("distance", "1e-6") if info.data.get("metric") == "distance" else ("accuracy", "0.9")
+            raise InputError(f"target={value} is no {metric}; use a number above 0 and up to 1, such as {such}")
+        return value
+
+    @field_validator("name", "label")
+    @classmethod
+    def _check_name(cls, value: str | None, info: Any) -> str | None:
+        if value is None:
+            return None
+        if not value or any(not (c.isalnum() or c in "-_.") for c in value) or value.startswith("."):
+            raise InputError(f"{info.field_name}={value!r} cannot name a folder; use letters, digits, - and _")
+        return value
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the experiment as plain values, in full."""
+        table = self.model_dump()
+        table["local"] = self.local.to_table()
+        return table
+
+    def to_toml(self) -> str:
+        """Return the experiment as TOML; what is None is left out."""
+        return tomli_w.dumps(_without_none(self.to_table()))
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Experiment":
+        """Return the experiment that `to_toml` wrote."""
+        return cls(**tomllib.loads(text))
+
+    @property
+    def hash(self) -> str:
+        """Ten hex digits over what determines round t: not how long, how far, or under which name."""
+        table = self.to_table()
+        table["algorithm"] = _with_floats(table["algorithm"])
+        for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
+            del table[key]
+        table["state"] = {"float_type": self.state.float_type}
+        for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
+            if self.data.partition != partition:
+                del table["data"][key]
+        # What is None is left out, so that a key which is added later does not rename the runs that do without it.
+        text = json.dumps(_without_none(table), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    @property
+    def algorithm_name(self) -> str:
+        """The algorithm's name in an experiment file."""
+        return algorithm_to_table(self.algorithm)["name"]
+
+    @property
+    def folder_name(self) -> str:
+        """The name of this experiment's run folder."""
+        return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"
+
+
+def algorithm_from_table(table: dict[str, Any]) -> Algorithm[Any, Any, Any]:
+    """Return the algorithm that {name = "fedadmm", rho = 0.01, ...} describes."""
+    arguments = dict(table)
+    name = arguments.pop("name", None)
+    if isinstance(name, str) and ":" in name:
+        kind = import_named(name, what="algorithm")
+        if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+            raise InputError(f"{name} is no algorithm; name a dataclass derived from fedadmm.Algorithm")
+    elif name in ALGORITHMS:
+        kind = ALGORITHMS[name]
+    else:
+        raise InputError(f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}")
+    if missing := getattr(kind, "__abstractmethods__", None):
+        raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has all four methods")
+    if not is_dataclass(kind):
+        raise InputError(f"{name} is no dataclass; put @dataclass(frozen=True) above it")
+    defaults = {field.name: field.default for field in fields(kind)}
+    for key, value in arguments.items():
+        if key not in defaults:
+            raise InputError(f"unknown key {key!r}; {name} has {', '.join(defaults) or 'no keys but its name'}")
+        nested = isinstance(value, dict) and isinstance(defaults[key], Algorithm)
+        arguments[key] = algorithm_from_table(value) if nested else rate_from(key, value)
+    return kind(**arguments)
+
+
+def _is_algorithm(value: Any) -> bool:
+    return isinstance(value, dict) and "name" in value
+
+
+def algorithm_to_table(algorithm: Algorithm[Any, Any, Any]) -> dict[str, Any]:
+    """Return the table that describes an algorithm."""
+    kind = type(algorithm)
+    names = [name for name, known in ALGORITHMS.items() if known is kind]
+    values = {field.name: _plain(getattr(algorithm, field.name)) for field in fields(algorithm)}  # type: ignore[arg-type]
+    return {"name": names[0] if names else f"{kind.__module__}:{kind.__qualname__}", **values}
+
+
+def _plain(value: Any) -> Any:
+    return algorithm_to_table(value) if isinstance(value, Algorithm) else to_plain(value)
+
+
+def _with_floats(table: dict[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's table without whole numbers, so that 1 and 1.0 are the same."""
+    return {
+        key: _with_floats(value) if _is_algorithm(value) else float(value) if type(value) is int else value
+        for key, value in table.items()
+    }
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None and value != {}
+    }

@@ -1,0 +1,127 @@
+"""Experiment files and presets: a table, its named variants, and changes given on the command line."""
+
+import copy
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.config.experiment import Experiment
+from fedadmm.core.errors import InputError
+from fedadmm.core.names import near_names
+from fedadmm.studies.paper import PAPER
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a file says: an experiment's table, under [variants.NAME] changes to it, and a remark for its readers."""
+
+    table: Table
+    variants: dict[str, Table] = field(default_factory=dict)
+    remark: str = ""
+
+    def experiment(self, variant: str | None = None, *, changes: Table | None = None) -> Experiment:
+        """Return the experiment, or a variant of it: one of the file's, or an algorithm at its defaults.
+
+        Changes are keys such as "local.learning_rate"; they come last, so they hold for every variant.
+        """
+        table = copy.deepcopy(self.table)
+        if variant in self.variants:
+            _apply(table, {"label": variant, **dotted(self.variants[variant])})
+        elif variant is not None and (variant in ALGORITHMS or ":" in variant):
+            _apply(table, {"algorithm.name": variant})
+        elif variant is not None:
+            known = [*self.variants, *(name for name in ALGORITHMS if name not in self.variants)]
+            raise InputError(f"there is no variant or algorithm {variant!r}; use one of {', '.join(known)}")
+        _apply(table, changes or {})
+        return Experiment(**table)
+
+
+def preset_names() -> list[str]:
+    """Return the names of the presets."""
+    files = (resources.files("fedadmm.config") / "presets").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def preset_descriptions() -> dict[str, str]:
+    """Return what each preset is: the first line of its file, which is a comment."""
+    return {name: _preset_text(name).partition("\n")[0].lstrip("# ") for name in preset_names()}
+
+
+def _preset_text(name: str) -> str:
+    return (resources.files("fedadmm.config") / "presets" / f"{name}.toml").read_text()
+
+
+def load_plan(name_or_path: str) -> Plan:
+    """Return the plan in a TOML file, or a preset's."""
+    if name_or_path in preset_names():
+        return _plan(_preset_text(name_or_path), where=f"preset {name_or_path}")
+    if name_or_path in PAPER:
+        raise InputError(f"{name_or_path} is many runs; use `fedadmm reproduce {name_or_path}`")
+    path = Path(name_or_path)
+    if not path.exists():
+        raise InputError(
+            f"there is no file or preset {name_or_path!r}; {near_names(name_or_path, preset_names(), elsewhere=PAPER)}"
+        )
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}; give a TOML file") from error
+    if not text.strip():
+        raise InputError(f"{path} is empty; write an experiment, or copy one from a run folder's experiment.toml")
+    beside = str(path.resolve().parent)
+    if beside not in sys.path:
+        sys.path.insert(0, beside)  # users keep their functions beside their TOML file
+    return _plan(text, where=str(path))
+
+
+def parse_changes(assignments: list[str]) -> Table:
+    """Return {"a.b": value} for assignments such as "a.b=value"; a value is TOML, or else a plain string."""
+    changes: Table = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key:
+            raise InputError(f"cannot set {assignment!r}; write key=value, such as local.learning_rate=0.1")
+        try:
+            changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key.strip()] = text
+    return changes
+
+
+def _plan(text: str, *, where: str) -> Plan:
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where} is no TOML: {error}; mend that line") from error
+    variants = table.pop("variants", {})
+    if not isinstance(variants, dict) or not all(isinstance(value, dict) for value in variants.values()):
+        raise InputError(f"{where} has variants={variants!r}; write them as tables, [variants.NAME]")
+    return Plan(table, variants, str(table.pop("remark", "")))
+
+
+def dotted(table: Table, prefix: str = "") -> Table:
+    """Return nested tables as one with dotted keys, the algorithm's name first: it clears its other keys."""
+    flat: Table = {}
+    for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):
+        nested = isinstance(value, dict) and not {"schedule", "distribution"} & value.keys()
+        flat |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
+def _apply(table: Table, changes: Table) -> None:
+    for key, value in changes.items():
+        *path, last = key.split(".")
+        inner = table
+        for part in path:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise InputError(f"cannot set {key!r}: {part} is {inner!r}, which has no keys")
+        if path[:1] == ["algorithm"] and last == "name" and inner.get("name") != value:
+            inner.clear()  # the keys of one algorithm mean nothing to another
+        inner[last] = value

@@ -1,0 +1,125 @@
+"""Where a share of the clients lives: what runs in an actor of the ray engine."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import ray
+import torch
+
+from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.messages import MeanInOrder
+from fedadmm.core.round import Assignment, Buffers, ClientStats, visit_client
+from fedadmm.engine.ray_pickle import unpacked
+from fedadmm.engine.serial import Task
+from fedadmm.state.encoding import decode, encode
+from fedadmm.training.evaluation import Scores
+
+NOTHING = Buffers(torch.empty(0), torch.empty(0, dtype=torch.int64))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that an actor needs."""
+
+    algorithm: Algorithm[Any, Any, Any]
+    task: Task
+    initial: Vector
+    kinds: tuple[type[Any], type[Any]]  # of what is downloaded, and of a client's state
+    float_type: torch.dtype | None  # of the vectors of a state, as the store keeps it
+
+
+class Report(NamedTuple):
+    """What one client's update took."""
+
+    client: int
+    effort: ClientStats  # without the buffers
+    newcomer: bool
+    finite: bool
+    silent: bool
+
+
+class Summary(NamedTuple):
+    """What the clients of a share answered in a round."""
+
+    mean: tuple[bytes, bytes] | None  # of the finite uploads that are sent, and of the buffers that came with them
+    reports: list[Report]  # on every client, ids rising
+
+
+class Home:
+    """Keeps the states of a share of the clients and runs their updates, on one thread.
+
+    A state that an update made counts as soon as a later round is asked for: then its own round was committed.
+    """
+
+    def __init__(self, setup: list[Any]) -> None:
+        torch.set_num_threads(1)
+        (self._reference,) = setup
+        self._setup: Setup | None = None
+        self._states: dict[int, bytes] = {}
+        self._staged: dict[int, bytes] = {}
+        self._round = 0  # of what is staged
+
+    def update(
+        self,
+        message: tuple[bytes, bytes],
+        assignments: Sequence[Assignment],
+        weights: Sequence[float],
+        news: dict[int, bytes],
+    ) -> Iterator[tuple[Assignment, bytes] | Summary]:
+        """Yield each new state with its assignment, at last the summary; `news` are states that are not here yet."""
+        self._states.update(news)
+        setup, (download, buffers) = self._ready(message)
+        if assignments[0].round > self._round:
+            self._states.update(self._staged)
+        self._staged, self._round = {}, assignments[0].round
+
+        uploads, floats = MeanInOrder(), MeanInOrder()
+        integers = buffers.integers
+        reports: list[Report] = []
+        for assignment, weight in zip(assignments, weights, strict=True):
+            visit, state = visit_client(
+                setup.algorithm,
+                download,
+                assignment,
+                state=self._state(assignment.client),
+                initial=setup.initial,
+                problem=setup.task.problem(assignment, buffers=buffers),
+            )
+            effort = visit.effort._replace(buffers=NOTHING)
+            reports.append(Report(visit.client, effort, visit.newcomer, visit.finite, visit.silent))
+            if not visit.finite:
+                continue
+            if not visit.silent:
+                integers = integers if uploads.weight else visit.effort.buffers.integers
+                uploads.add(visit.upload, weight=weight)
+                floats.add((visit.effort.buffers.floats,), weight=weight)
+            self._staged[visit.client] = as_bytes(state, float_type=setup.float_type)
+            yield assignment, self._staged[visit.client]
+        if uploads.weight:
+            yield Summary((as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))), reports)
+        else:
+            yield Summary(None, reports)
+
+    def evaluate(self, message: tuple[bytes, bytes], parts: Sequence[int]) -> Iterator[tuple[int, Scores]]:
+        """Yield the scores of some parts of the test examples."""
+        setup, (download, buffers) = self._ready(message)
+        for part in parts:
+            yield part, setup.task.evaluate_part(part, download.theta, buffers=buffers)
+
+    def _ready(self, message: tuple[bytes, bytes]) -> tuple[Setup, tuple[Any, Buffers]]:
+        if self._setup is None:
+            setup: Setup = unpacked(ray.get(self._reference))
+            self._setup = replace(setup, task=setup.task.private())
+        download, buffers = message
+        return self._setup, (self._setup.kinds[0](*decode(download)), Buffers(*decode(buffers)))
+
+    def _state(self, client: int) -> Message | None:
+        assert self._setup is not None
+        state = self._states.get(client)
+        return None if state is None else self._setup.kinds[1](*decode(state))
+
+
+def as_bytes(message: Message, *, float_type: torch.dtype | None = None) -> bytes:
+    """Return a message as it travels."""
+    return b"".join(encode(message, float_type=float_type))

@@ -1,0 +1,201 @@
+"""The federation on this machine: a folder with keys, certificates, logs and the processes that run."""
+
+import json
+import signal
+import socket
+import time
+from pathlib import Path
+
+from fedadmm.core.errors import InputError
+from fedadmm.flower.local.processes import Shell, Started, Tell, end, read_processes, write_processes
+
+NODES_OF_APP = 4  # that the example app is set up for
+LINK = "lab"  # the name of the connection in Flower's configuration
+CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes")
+DAYS = "30"
+STARTING = 60.0  # seconds for a SuperLink, and for nodes to connect
+# Flower takes a node that was killed for connected until its heartbeat has lapsed, and refuses its key until then.
+LAPSING = 90.0
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+
+
+class LocalFederation:
+    """A SuperLink and SuperNodes on loopback, whose processes outlive the command that started them."""
+
+    def __init__(self, folder: Path, *, tell: Tell = lambda line: None) -> None:
+        self.folder = folder.absolute()
+        self.environment = {"FLWR_HOME": str(self.folder / "flwr"), **QUIET}
+        self._tell = tell
+        self._shell = Shell(self.folder, environment=self.environment, tell=tell)
+
+    @property
+    def command_environment(self) -> dict[str, str]:
+        """The environment in which `flwr` finds this federation, and what it starts finds us."""
+        return self._shell.environment
+
+    @property
+    def processes(self) -> dict[str, Started]:
+        """All processes that were started, by name: superlink, node-0, node-1, ..."""
+        return read_processes(self.folder / "processes.json")
+
+    @property
+    def superlink_address(self) -> str:
+        """Where nodes find the SuperLink."""
+        return f"127.0.0.1:{json.loads((self.folder / 'ports.json').read_text())['superlink']}"
+
+    def log(self, name: str) -> Path:
+        """Return the log of a process."""
+        return self.folder / f"{name}.log"
+
+    def up(self, *, num_nodes: int) -> None:
+        """Start what is not running, and wait until all nodes are connected."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "ports.json").exists():
+            self._make(num_nodes)
+        ports = json.loads((self.folder / "ports.json").read_text())
+        if len(ports) - 1 != num_nodes:
+            raise InputError(
+                f"{self.folder} is a federation of {len(ports) - 1} nodes, and {num_nodes} are asked for; "
+                "remove the folder, or give another --folder"
+            )
+        running = {name: process for name, process in self.processes.items() if process.alive}
+        if "superlink" not in running:
+            running["superlink"] = self._start_superlink(ports["superlink"])
+            self._write(running)
+            self._wait_for_superlink(running["superlink"], ports["superlink"])
+        for number in range(num_nodes):
+            self._register(number)
+            name = f"node-{number}"
+            if name not in running:
+                running[name] = self._start_node(number, ports, num_nodes)
+                self._write(running)
+        self._wait_for_nodes(running, ports, num_nodes)
+
+    def kill(self, name: str) -> None:
+        """End a process and all that it started at once, as a machine that loses its power does."""
+        if name not in self.processes:
+            raise InputError(f"there is no {name!r} here; use one of {', '.join(self.processes) or 'none'}")
+        self._tell(f"kill -9 {self.processes[name].pid}")
+        end([self.processes[name]], signals=[signal.SIGKILL])
+
+    def down(self, *, patient: bool = True) -> None:
+        """End all processes, at once if we are not patient; keys, state and logs stay."""
+        processes = self.processes
+        signals = [signal.SIGTERM, signal.SIGKILL] if patient else [signal.SIGKILL]
+        nodes = [process for name, process in processes.items() if name != "superlink"]
+        link = [process for name, process in processes.items() if name == "superlink"]
+        for part in (nodes, link):
+            for process in part:
+                self._tell(f"kill {process.pid}")
+            end(part, signals=signals)
+
+    def online(self) -> int:
+        """Return how many nodes the SuperLink holds for connected."""
+        listed = json.loads(self._shell.run("flwr", "supernode", "list", LINK, "--format", "json"))
+        return sum(node["status"] == "online" for node in listed["nodes"])
+
+    def run_command(self, app: Path, *, num_nodes: int) -> str:
+        """Return the command that runs an app on this federation."""
+        command = f"FLWR_HOME={self.environment['FLWR_HOME']} flwr run {app} {LINK} --stream"
+        if num_nodes == NODES_OF_APP:
+            return command
+        return f"{command} --run-config 'num-clients={num_nodes} min-available-nodes={num_nodes}'"
+
+    def _make(self, num_nodes: int) -> None:
+        """Make certificates, node keys and Flower's configuration, and choose ports that are free."""
+        run = self._shell.run
+        (self.folder / "keys").mkdir(exist_ok=True)
+        run("openssl", "req", "-x509", *CURVE, "-days", DAYS, "-subj", "/CN=fedadmm CA",
+            "-keyout", "keys/ca.key", "-out", "keys/ca.crt")  # fmt: skip
+        run("openssl", "req", *CURVE, "-subj", "/CN=localhost", "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "keys/server.key",
+            "-out", "keys/server.csr")  # fmt: skip
+        run("openssl", "x509", "-req", "-in", "keys/server.csr", "-CA", "keys/ca.crt", "-CAkey", "keys/ca.key",
+            "-CAcreateserial", "-copy_extensions", "copy", "-days", DAYS, "-out", "keys/server.pem")  # fmt: skip
+        for number in range(num_nodes):
+            self.make_key(f"node-{number}")
+        names = ["superlink", *(f"node-{number}" for number in range(num_nodes))]
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        (self.folder / "flwr").mkdir(exist_ok=True)
+        (self.folder / "flwr" / "config.toml").write_text(
+            f'[superlink]\ndefault = "{LINK}"\n\n[superlink.{LINK}]\naddress = "127.0.0.1:{ports["superlink"]}"\n'
+            f'root-certificates = "{self.folder / "keys/ca.crt"}"\n'
+        )
+        (self.folder / "ports.json").write_text(json.dumps(ports))
+
+    def make_key(self, name: str) -> None:
+        """Make a node's key; it is refused until it is registered."""
+        self._shell.run("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-C", "", "-f", f"keys/{name}")
+
+    def _register(self, number: int) -> None:
+        marker = self.folder / "keys" / f"node-{number}.registered"
+        if not marker.exists():
+            marker.write_text(
+                self._shell.run("flwr", "supernode", "register", f"keys/node-{number}.pub", LINK, "--format", "json")
+            )
+
+    def _start_superlink(self, port: int) -> Started:
+        keys = self.folder / "keys"
+        return self._shell.start(
+            "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
+            "--ssl-ca-certfile", f"{keys}/ca.crt", "--ssl-certfile", f"{keys}/server.pem",
+            "--ssl-keyfile", f"{keys}/server.key", "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation", "--database", f"{self.folder}/superlink.db",
+            folder=self.folder / "server", log=self.log("superlink"),
+        )  # fmt: skip
+
+    def _start_node(self, number: int, ports: dict[str, int], num_nodes: int) -> Started:
+        name = f"node-{number}"
+        config = f"partition-id={number} num-partitions={num_nodes}"
+        return self.start_node(name, port=ports[name], config=config)
+
+    def start_node(self, name: str, *, port: int, config: str) -> Started:
+        """Start a SuperNode with its key, in a folder of its own."""
+        return self._shell.start(
+            "flower-supernode", "--superlink", self.superlink_address,
+            "--root-certificates", str(self.folder / "keys/ca.crt"),
+            "--auth-supernode-private-key", str(self.folder / "keys" / name),
+            "--host", "127.0.0.1", "--port", str(port), "--node-config", config,
+            folder=self.folder / name, log=self.log(name),
+        )  # fmt: skip
+
+    def _wait_for_superlink(self, process: Started, port: int) -> None:
+        deadline = time.monotonic() + STARTING
+        while time.monotonic() < deadline and process.alive:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.2)
+        raise InputError(f"the SuperLink did not start; see {self.log('superlink')}")
+
+    def _wait_for_nodes(self, running: dict[str, Started], ports: dict[str, int], num_nodes: int) -> None:
+        """Wait until every node has connected; one that was refused, as its old self has not lapsed, is tried again."""
+        deadline = time.monotonic() + LAPSING + STARTING
+        while time.monotonic() < deadline:
+            ended = [n for n in range(num_nodes) if not running[f"node-{n}"].alive]
+            if not ended and all(self._has_connected(f"node-{n}") for n in range(num_nodes)):
+                return
+            time.sleep(2.0)
+            for number in ended:
+                running[f"node-{number}"] = self._start_node(number, ports, num_nodes)
+                self._write(running)
+        raise InputError(f"not all {num_nodes} nodes have connected; see the logs in {self.folder}")
+
+    def _has_connected(self, name: str) -> bool:
+        """Return whether a node's log says so since its last start: a SuperLink takes a dead node for alive."""
+        said = self.log(name).read_text(errors="replace").rpartition("$ flower-supernode")[2]
+        return "SuperNode ID" in said
+
+    def _write(self, running: dict[str, Started]) -> None:
+        write_processes(self.folder / "processes.json", running)
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(number)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

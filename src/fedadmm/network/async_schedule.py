@@ -1,0 +1,104 @@
+"""Who reports when to an asynchronous server: events in simulated time, which no model's values change."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from fedadmm.core.participation import Ids
+from fedadmm.core.round import Assignment
+from fedadmm.core.seeds import stream
+from fedadmm.network.clock import Asynchronous
+from fedadmm.network.timing import Timing
+
+
+class Errand(NamedTuple):
+    """A client at work: it reports at `end`. Errands are in the order of their ends, then of their clients."""
+
+    end: float
+    client: int
+    version: int  # the updates that the server had done when it sent theta
+    work: Assignment
+
+
+class Update(NamedTuple):
+    """One update of the server."""
+
+    round: int
+    seconds: float  # since the update before
+    errands: tuple[Errand, ...]  # whose uploads it applies: the oldest theta first, then rising ids
+    under_way: tuple[int, ...]  # the versions that other clients still work on, rising
+
+    @property
+    def staleness(self) -> list[int]:
+        """How many updates each upload missed."""
+        return [self.round - 1 - errand.version for errand in self.errands]
+
+
+class Schedule:
+    """The updates of an asynchronous run, one after the other; a resumed run replays them in no time."""
+
+    def __init__(
+        self,
+        timing: Timing,
+        settings: Asynchronous,
+        *,
+        num_clients: int,
+        at_work: int,
+        assign: Callable[[int, int], Assignment],
+        seed: int,
+    ) -> None:
+        """Begin; `at_work` clients work at a time, and assign(round, client) says what one does."""
+        self._timing, self._settings, self._seed = timing, settings, seed
+        self._num_clients, self._at_work, self._assign = num_clients, at_work, assign
+        self._updates = self._played()
+        self._last: Update | None = None
+
+    def update(self, round: int) -> Update:
+        """Return an update; the cost is that of the updates since the last one that was asked for."""
+        if self._last is not None and round < self._last.round:
+            self._updates, self._last = self._played(), None
+        while self._last is None or self._last.round < round:
+            self._last = next(self._updates)
+        return self._last
+
+    def _played(self) -> Iterator[Update]:
+        now, number = 0.0, 0
+        queue: list[Errand] = []
+        while True:
+            number += 1
+            for client in self._sent_out(number, busy=sorted(errand.client for errand in queue)):
+                work = self._assign(number, client)
+                end = self._timing.planned_end(work, now)
+                heapq.heappush(queue, Errand(end, client, number - 1, work))
+            before = now
+            applied: list[Errand] = []
+            overdue = self._overdue(queue, number)
+            while len(applied) < self._settings.buffer or overdue:
+                errand = heapq.heappop(queue)
+                now = max(now, errand.end)
+                applied.append(errand)
+                overdue.discard(errand.client)
+            yield Update(
+                number,
+                now - before,
+                tuple(sorted(applied, key=lambda errand: (errand.version, errand.client))),
+                tuple(sorted({errand.version for errand in queue})),
+            )
+
+    def _sent_out(self, number: int, *, busy: list[int]) -> list[int]:
+        """Return the free clients that get to work with the newest theta, drawn as those of a round are."""
+        generator = stream(self._seed, "participation", number)
+        free, size = self._num_clients - len(busy), self._at_work - len(busy)
+        ids: Ids = np.sort(generator.choice(free, size=size, replace=False, shuffle=False))
+        for client in busy:  # from a place among the free to an id
+            ids[ids >= client] += 1
+        return [int(client) for client in ids]
+
+    def _overdue(self, queue: list[Errand], number: int) -> set[int]:
+        """Return the clients that this update must not miss."""
+        limit = self._settings.max_staleness
+        if limit is None:
+            return set()
+        return {errand.client for errand in queue if number - 1 - errand.version >= limit}

@@ -1,0 +1,109 @@
+"""The settings of a simulated clock, [clock]: how fast devices are, when they are on, what becomes of the slow."""
+
+from typing import Any, Literal, Self
+
+from pydantic import ValidationInfo, field_validator, model_validator
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.per_client import Distribution
+from fedadmm.core.settings import Settings, at_least_one
+
+Quantity = float | Distribution
+
+
+def _quantity(value: Any) -> Any:
+    """Read a number or a distribution's table."""
+    return Distribution(**value) if isinstance(value, dict) else value
+
+
+def _positive(value: Any, info: ValidationInfo) -> Any:
+    """Validate a number, if it is one, as above 0."""
+    if isinstance(value, float) and not value > 0:
+        raise InputError(f"{info.field_name}={value:g} is out of range; use a number above 0")
+    return value
+
+
+class Availability(Settings):
+    """When devices are on: a share of each period, at a time of their own, or as a CSV file says."""
+
+    period: float  # seconds after which it begins anew
+    share: Quantity | None = None  # of the period
+    trace: str | None = None  # a CSV file with client, from, until: seconds within the period
+
+    _read_share = field_validator("share", mode="before")(_quantity)
+    _check_positive = field_validator("period", "share")(_positive)
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.share is None) == (self.trace is None):
+            raise InputError("availability needs a share or a trace; give one of them")
+        if isinstance(self.share, float) and self.share > 1:
+            raise InputError(f"share={self.share:g} is more than all of the time; use a number up to 1")
+        return self
+
+
+class Asynchronous(Settings):
+    """The server updates when some uploads have arrived, and does not wait for the others; a round is an update.
+
+    As many clients are at work as a synchronous round would have: who has reported makes room for one that is free.
+    """
+
+    buffer: int  # uploads that make an update
+    max_staleness: int | None = None  # updates that an upload may miss; the server waits for who would miss more
+
+    _check_buffer = field_validator("buffer")(at_least_one)
+
+    @field_validator("max_staleness")
+    @classmethod
+    def _check_staleness(cls, value: int | None) -> int | None:
+        if value is not None and value < 0:
+            raise InputError(f"max_staleness={value} is out of range; use a whole number from 0 on, or leave it out")
+        return value
+
+
+class Clock(Settings):
+    """How long things take. Each quantity is a number, or {distribution = "log_uniform", low = 50, high = 1000}.
+
+    deadline: seconds that a round may last. late: who cannot make it does as many epochs as fit ("less"), or is
+        asked in vain ("drop"). Both are decided by the epochs that were asked for.
+    """
+
+    speed: Quantity | None = None  # gradients of single examples per second; None: the file has it
+    upload: Quantity | None = None  # bytes per second; None: it takes no time
+    download: Quantity | None = None
+    latency: Quantity = 0.0  # seconds that a message takes beside its bytes
+    devices: str | None = None  # a CSV file with client and any of speed, upload, download, latency
+    availability: Availability | None = None  # None: always on
+    deadline: float | None = None
+    late: Literal["less", "drop"] = "less"
+    asynchronous: Asynchronous | None = None
+
+    @field_validator("asynchronous", mode="before")
+    @classmethod
+    def _check_asynchronous(cls, value: Any) -> Any:
+        if value is None or isinstance(value, dict | Asynchronous):
+            return value
+        if value is False:
+            raise InputError("asynchronous=False says nothing; leave it out, and the server waits")
+        buffer = value if isinstance(value, int) and value is not True else 5
+        raise InputError(
+            f"asynchronous={value!r} says not how many uploads make an update; write asynchronous = "
+            f"{{buffer = {buffer}}}, or on the command line --set clock.asynchronous.buffer={buffer}"
+        )
+
+    _read_quantities = field_validator("speed", "upload", "download", "latency", mode="before")(_quantity)
+    _check_positive = field_validator("speed", "upload", "download", "deadline")(_positive)
+
+    @model_validator(mode="after")
+    def _check_clock(self) -> Self:
+        if self.speed is None and self.devices is None:
+            raise InputError(
+                "the clock has no speed; give examples per second, such as speed = 100, or a file of devices"
+            )
+        if isinstance(self.latency, float) and not self.latency >= 0:
+            raise InputError(f"latency={self.latency:g} is out of range; use seconds from 0 on")
+        if self.asynchronous is not None and self.deadline is not None:
+            raise InputError(
+                "a deadline ends a round, and an asynchronous server waits for no round; give one of the two"
+            )
+        return self

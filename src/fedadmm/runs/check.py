@@ -1,0 +1,190 @@
+"""Verify a run folder: every checksum, rounds without gaps, and what the algorithm promises of its states.
+
+`check_run` reads in a process of its own, `python -m fedadmm.runs.check RUN`: LMDB trusts its file, and a
+damaged one may take its reader down.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from fedadmm.core.invariant import imbalance
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import ServerCheckpoint
+from fedadmm.runs.build import data_of
+from fedadmm.runs.clients import client_weights
+from fedadmm.config.experiment import Experiment
+from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import Record
+from fedadmm.state.disk import DiskStore, kinds_of
+
+
+class Finding(NamedTuple):
+    """Something that a check found out."""
+
+    kind: Literal["fact", "problem", "end"]
+    name: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run folder holds, and what is wrong with it."""
+
+    facts: dict[str, str]
+    problems: list[str]
+
+
+def check_run(path: Path, *, data_dir: Path | None = None) -> Report:
+    """Verify a run folder in a process of its own."""
+    where = [] if data_dir is None else [str(data_dir)]
+    reader = subprocess.run(
+        [sys.executable, "-m", "fedadmm.runs.check", str(path), *where], capture_output=True, text=True
+    )
+    findings = [Finding(*json.loads(line)) for line in reader.stdout.splitlines()]
+    problems = [finding.text for finding in findings if finding.kind == "problem"]
+    if not findings or findings[-1].kind != "end":
+        last = reader.stderr.strip().splitlines()[-1:] or [f"exit code {reader.returncode}"]
+        problems.append(
+            f"the store is damaged: its reader died ({last[0]}); restore the run folder from a copy, or remove it "
+            "and run again"
+        )
+    return Report({f.name: f.text for f in findings if f.kind == "fact"}, problems)
+
+
+def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
+    """Yield what there is to say about a run folder, in this process."""
+    try:
+        folder = RunFolder(path)
+        with folder.at_rest():
+            experiment = folder.read_experiment()
+            yield Finding("fact", "experiment", f"{experiment.name}, {experiment.algorithm}")
+            if experiment.state.store == "memory":
+                yield Finding("fact", "state", "kept in memory, so there is none to check")
+                yield from _files(folder, folder.read_records(), None)
+            else:
+                yield from _store(folder, experiment, data_dir)
+    except InputError as error:
+        yield Finding("problem", "", str(error))
+    yield Finding("end", "")
+
+
+def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> Iterator[Finding]:
+    kinds = kinds_of(experiment.algorithm, torch.zeros(1))
+    store = DiskStore(folder.state, kinds=kinds, identity=None, readonly=True)
+    try:
+        progress, records = store.progress(), store.records()
+        size = (folder.state / "data.mdb").stat().st_size
+        yield Finding("fact", "format", store.about["format"])
+        yield Finding("fact", "written by", f"fedadmm {store.about['fedadmm']}, torch {store.about['torch']}")
+        yield Finding("fact", "rounds", f"{len(records)} of {experiment.rounds}")
+        yield Finding("fact", "clients with state", f"{len(store):,}")
+        yield Finding("fact", "state", f"{size:,} bytes, {experiment.state.float_type}")
+        if store.about["experiment"] != experiment.hash:
+            yield _problem("the state is not that of experiment.toml; restore the one that was there")
+        yield from _index(store, records)
+        yield from _states(store, experiment, progress, data_dir)
+        yield from _files(folder, records, progress)
+    finally:
+        store.close()
+
+
+def _index(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]:
+    last = {
+        client: record["round"]
+        for record in records
+        for client in (*record["clients"], *record.get("silent", ()))
+    }
+    for client in sorted(last.keys() | set(store)):
+        if last.get(client) != store.round_of(client):
+            yield _problem(
+                f"client {client} was last applied in round {last.get(client)}, and its state is of round "
+                f"{store.round_of(client)}; restore the run folder from a copy, or remove it and run again"
+            )
+
+
+def _files(folder: RunFolder, records: list[dict[str, Any]], progress: ServerCheckpoint | None) -> Iterator[Finding]:
+    """Compare rounds.jsonl and model.safetensors with the store; a kill may leave them behind it, never ahead."""
+    remedy = "run the same experiment again: it makes the file anew from the store"
+    lines = folder.read_records()
+    if lines != records[: len(lines)]:
+        yield _problem(f"rounds.jsonl is not that of the store; {remedy}")
+    yield Finding("fact", "rounds.jsonl", _step(len(lines), len(records)))
+    for number, record in enumerate(records, start=1):
+        if Record.from_json(record).round != number:
+            yield _problem(f"round {number} is missing; restore the run folder from a copy")
+            break
+    model = folder.read_model()
+    yield Finding("fact", "model.safetensors", _step(None if model is None else model.round, len(records)))
+    if model is not None and progress is not None and model.round >= progress.round:
+        theta = progress.server.theta.to(model.theta.dtype)
+        if model.round > progress.round or not torch.equal(model.theta, theta):
+            yield _problem(f"model.safetensors is not that of the store; {remedy}")
+
+
+def _step(found: int | None, expected: int) -> str:
+    if found == expected:
+        return f"in step, round {expected}"
+    there = "not there" if found is None else f"at round {found}"
+    return f"{there}, the next run brings it to round {expected}"
+
+
+def _states(
+    store: DiskStore, experiment: Experiment, progress: ServerCheckpoint | None, data_dir: Path | None
+) -> Iterator[Finding]:
+    """Read every state, once, and hold their mean against what the server has."""
+    problems: list[Finding] = []
+    initial = store.initial()
+    try:
+        weight, registered = _weights(experiment, data_dir)
+    except InputError as error:
+        yield Finding("fact", "books", f"not checked: {error}")
+        weight, registered = (lambda client: 1.0), 0.0
+    books = None
+    if progress is not None and registered:
+        books = experiment.algorithm.books(progress.server, initial=initial, registered=registered)
+
+    def states() -> Iterator[tuple[float, Any]]:
+        for client in store:
+            try:
+                yield weight(client), store.get(client)
+            except InputError as error:
+                problems.append(_problem(str(error)))
+
+    if books is None or progress is None:
+        for _ in states():
+            pass
+        yield from problems
+        return
+    gap = imbalance(books, states(), registered=registered)
+    yield from problems
+    allowed = 4 * torch.finfo(books.held.dtype).eps * progress.round
+    text = f"{books.name} is the mean of the clients' up to {gap:.1e} (rounding allows {allowed:.1e})"
+    exact = experiment.state.float_type == "float32"
+    yield Finding("fact", "books", text if exact else f"{text}, as far as {experiment.state.float_type} goes")
+    if exact and gap > allowed and not problems:
+        yield _problem(f"{text}; restore the run folder from a copy, or remove it and run again")
+
+
+def _weights(experiment: Experiment, data_dir: Path | None) -> tuple[Callable[[int], float], float]:
+    """Return each client's weight, and that of all."""
+    data = data_of(experiment, data_dir=data_dir)
+    weights = client_weights(experiment.weighting, data)
+    if weights is None:
+        return (lambda client: 1.0), float(data.num_clients)
+    return (lambda client: float(weights[client])), float(weights.sum())
+
+
+def _problem(text: str) -> Finding:
+    return Finding("problem", "", text)
+
+
+if __name__ == "__main__":
+    for finding in findings(Path(sys.argv[1]), data_dir=Path(sys.argv[2]) if sys.argv[2:] else None):
+        print(json.dumps(finding), flush=True)

@@ -1,0 +1,126 @@
+"""Run an experiment in a folder: start it, or go on where it stopped."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.store import Store
+from fedadmm.runs.build import simulation_of
+from fedadmm.runs.certificate import CertificateSettings, warn_of_old_rounds
+from fedadmm.config.experiment import Experiment
+from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import Record, has_diverged, round_of_arrival
+from fedadmm.runs.sinks import OpenSink
+from fedadmm.network.traces import digests_of
+from fedadmm.state.disk import DiskStore, Kinds
+from fedadmm.state.memory import MemoryStore
+
+Status = Literal["finished", "diverged", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended, for now."""
+
+    folder: RunFolder
+    experiment: Experiment
+    history: list[Record]
+    status: Status
+    rounds_before: int  # that were there when it began
+
+
+def run(
+    experiment: Experiment,
+    *,
+    out: Path,
+    data_dir: Path | None = None,
+    on_start: Callable[[int], None] = lambda rounds_before: None,
+    on_round: Callable[[Record], bool] = lambda record: True,
+    sinks: Sequence[OpenSink] = (),
+) -> Run:
+    """Run an experiment in its folder inside `out`, from the first round that is not there yet.
+
+    on_start is told how many rounds are there; on_round gets each record and returns whether to go on. Sinks
+    listen too, for other tools.
+    """
+    folder = RunFolder(out / experiment.folder_name)
+    with ExitStack() as held:
+
+        def open_store(kinds: Kinds, initial: Vector) -> Store:
+            held.enter_context(folder.lock())
+            float_type = torch.bfloat16 if experiment.state.float_type == "bfloat16" else None
+            if experiment.state.store == "memory":
+                store: Store = MemoryStore(float_type=float_type)
+            else:
+                store = DiskStore(
+                    folder.state,
+                    kinds=kinds,
+                    identity=identity_of(experiment),
+                    initial=initial,
+                    float_type=float_type,
+                    durability=experiment.state.durability,
+                )
+                held.callback(store.close)
+            return store
+
+        simulation = simulation_of(experiment, data_dir=data_dir, open_store=open_store)
+        held.callback(simulation.close)
+        if experiment.certificate is not None:
+            before = _certificate_before(folder)
+            warn_of_old_rounds(experiment.certificate, before=before, history=simulation.history)
+        folder.write_experiment(experiment.replace(rounds=max(experiment.rounds, len(simulation.history))))
+        if simulation.engine.reason is not None:
+            folder.write_engine(simulation.engine)
+        folder.write_records(simulation.history)
+        listening = []
+        for open_sink in sinks:
+            listening.append(open_sink(experiment, folder.path, simulation.history))
+            held.callback(listening[-1].close)
+        rounds_before = len(simulation.history)
+        on_start(rounds_before)
+        proceed = True
+        while proceed and not has_ended(experiment, simulation.history):
+            try:
+                record = simulation.advance()
+            except Exception:
+                if not simulation.history:  # a mistake that only the first round brought out
+                    held.close()
+                    folder.remove()
+                raise
+            folder.append_record(record)
+            for sink in listening:
+                sink.write(record)
+            proceed = on_round(record)
+        folder.write_model(simulation.model(), round=len(simulation.history))
+        status: Status = "interrupted"
+        if has_ended(experiment, simulation.history):
+            status = "diverged" if simulation.diverged else "finished"
+        return Run(folder, experiment, simulation.history, status, rounds_before)
+
+
+def identity_of(experiment: Experiment) -> dict[str, str]:
+    """Return what the bytes of a run depend on."""
+    versions = {"fedadmm": version("fedadmm"), "torch": torch.__version__}
+    return {"experiment": experiment.hash, **versions, **digests_of(experiment.clock)}
+
+
+def _certificate_before(folder: RunFolder) -> CertificateSettings | None:
+    """Return the certificate's settings in experiment.toml as it is, None also where it cannot be read."""
+    try:
+        return folder.read_experiment().certificate
+    except InputError:
+        return None
+
+
+def has_ended(experiment: Experiment, history: Sequence[Record]) -> bool:
+    """Return whether no round is left: all were played, the target it stops at was reached, or it diverged."""
+    arrival = round_of_arrival(history, experiment.target, experiment.metric)
+    arrived = experiment.stop_at_target and arrival is not None
+    return len(history) >= experiment.rounds or has_diverged(history) or arrived

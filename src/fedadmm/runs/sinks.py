@@ -1,0 +1,169 @@
+"""Where a run's records go beside its folder: TensorBoard, Weights & Biases, MLflow, behind one small interface.
+
+A sink only listens: it changes neither the bytes of a run nor its hash. When it is closed it holds every round of
+the run once, also those that were played before it was asked for or before the run was resumed.
+"""
+
+import importlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from fedadmm.core.errors import InputError
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import dotted
+from fedadmm.runs.records import Record
+
+
+class Sink(Protocol):
+    """It is made with an experiment, its run folder and the rounds so far, then gets each further round."""
+
+    def write(self, record: Record) -> None:
+        """Take a round's record."""
+
+    def close(self) -> None:
+        """Finish what is under way."""
+
+
+OpenSink = Callable[[Experiment, Path, Sequence[Record]], Sink]
+
+
+def numbers_of(record: Record) -> dict[str, float]:
+    """Return the numbers of a record: clients are counted, so are the refused, lost and silent; None is left out."""
+    table = record.to_json()
+    del table["round"]
+    table |= {
+        key: len(getattr(record, key)) for key in ("clients", "refused", "lost", "silent") if key in table
+    }
+    return {key: float(value) for key, value in table.items() if value is not None}
+
+
+class TensorBoardSink:
+    """Event files in RUN/tensorboard, written anew from the first round on when a run is resumed."""
+
+    def __init__(self, experiment: Experiment, folder: Path, history: Sequence[Record]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        shutil.rmtree(folder / "tensorboard", ignore_errors=True)
+        self._writer = SummaryWriter(str(folder / "tensorboard"))
+        self._writer.add_text("experiment", f"```toml\n{experiment.to_toml()}```")
+        for record in history:
+            self.write(record)
+
+    def write(self, record: Record) -> None:
+        """Add a scalar for each number of the round."""
+        for name, value in numbers_of(record).items():
+            self._writer.add_scalar(name, value, record.round)
+
+    def close(self) -> None:
+        """Write out what is buffered."""
+        self._writer.close()
+
+
+class WandbSink:
+    """An offline run in RUN/wandb, for `wandb sync`; written anew from the first round on when a run is resumed."""
+
+    def __init__(self, experiment: Experiment, folder: Path, history: Sequence[Record]) -> None:
+        import wandb
+
+        shutil.rmtree(folder / "wandb", ignore_errors=True)
+        (folder / "wandb").mkdir()
+        self._run = wandb.init(
+            mode="offline",
+            project=experiment.name,
+            name=experiment.label or experiment.algorithm_name,
+            id=folder.name[-64:],  # the hash at its end tells runs apart
+            dir=str(folder),
+            config=experiment.to_table(),
+            settings=wandb.Settings(silent=True, console="off", disable_git=True),
+        )
+        for record in history:
+            self.write(record)
+
+    def write(self, record: Record) -> None:
+        """Log the numbers of the round as one step."""
+        self._run.log(numbers_of(record), step=record.round)
+
+    def close(self) -> None:
+        """End the run."""
+        self._run.finish()
+
+
+class MlflowSink:
+    """A run in RUN/mlflow.db, or where MLFLOW_TRACKING_URI says; a resumed run goes on with the rounds it lacks."""
+
+    def __init__(self, experiment: Experiment, folder: Path, history: Sequence[Record]) -> None:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+
+        where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
+        try:
+            self._client = MlflowClient(tracking_uri=where)
+            self._run = self._find(experiment.name, folder.name) or self._begin(experiment, folder.name)
+            there = {metric.step for metric in self._client.get_metric_history(self._run, "seconds")}
+        except MlflowException as error:
+            raise InputError(f"MLflow cannot write to {where}: {error}; mend MLFLOW_TRACKING_URI") from error
+        self._client.update_run(self._run, status="RUNNING")
+        for record in history:
+            if record.round not in there:
+                self.write(record)
+
+    def write(self, record: Record) -> None:
+        """Log the numbers of the round in one batch."""
+        from mlflow.entities import Metric
+
+        now = int(1000 * time.time())  # milliseconds, as MLflow counts
+        metrics = [Metric(name, value, now, record.round) for name, value in numbers_of(record).items()]
+        self._client.log_batch(self._run, metrics=metrics)
+
+    def close(self) -> None:
+        """Say that nobody writes any more."""
+        self._client.set_terminated(self._run)
+
+    def _find(self, experiment: str, name: str) -> str | None:
+        known = self._client.get_experiment_by_name(experiment)
+        if known is None:
+            return None
+        found = self._client.search_runs([known.experiment_id], f"attributes.run_name = '{name}'")
+        return str(found[0].info.run_id) if found else None
+
+    def _begin(self, experiment: Experiment, name: str) -> str:
+        from mlflow.entities import Param
+
+        known = self._client.get_experiment_by_name(experiment.name)
+        number = self._client.create_experiment(experiment.name) if known is None else known.experiment_id
+        run = str(self._client.create_run(number, run_name=name).info.run_id)
+        settings = dotted(experiment.to_table()).items()
+        self._client.log_batch(run, params=[Param(key, str(value)) for key, value in settings])
+        return run
+
+
+# With the modules that its extra, which is called as the sink is, brings.
+SINKS: dict[str, tuple[OpenSink, tuple[str, ...]]] = {
+    "tensorboard": (TensorBoardSink, ("tensorboard",)),
+    "wandb": (WandbSink, ("wandb",)),
+    "mlflow": (MlflowSink, ("mlflow", "sqlalchemy", "alembic")),
+}
+
+
+def sinks_from(text: str) -> list[OpenSink]:
+    """Return the sinks that a list such as "tensorboard,wandb" names, once each."""
+    names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+    return [_sink(name) for name in names]
+
+
+def _sink(name: str) -> OpenSink:
+    if name not in SINKS:
+        raise InputError(f"log-to={name!r} is unknown; use one or more of {','.join(SINKS)}")
+    sink, modules = SINKS[name]
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise InputError(
+                f'log-to={name} needs {module}, which is not installed; pip install "fedadmm[{name}]"'
+            ) from error
+    return sink

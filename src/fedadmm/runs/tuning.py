@@ -1,0 +1,107 @@
+"""The same search for every method: successive halving over rounds, judged on held-out training examples."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fedadmm.core.errors import InputError
+from fedadmm.config.experiment import Experiment
+from fedadmm.studies.paper.methods import FEDPROX_RHOS, LEARNING_RATES
+from fedadmm.studies.paper.tuned import Values, with_values
+from fedadmm.runs.records import Record, round_of_arrival
+
+VALIDATION = 0.2  # of the training examples
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate: how long it was trained before others did better, and how well it did until then."""
+
+    values: Values
+    rounds: int
+    arrival: float  # mean round of arrival over seeds, infinite if one never arrived
+    accuracy: float  # mean over seeds and the last fifth of the rounds; 0 where a run diverged
+    refused: int  # updates that were not finite, over all seeds
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What orders the trials of one length, the best first."""
+        return (self.arrival, -self.accuracy)
+
+
+def grid(
+    experiment: Experiment, *, rates: Sequence[float] = LEARNING_RATES, rhos: Sequence[float] = FEDPROX_RHOS
+) -> list[Values]:
+    """Return the candidates of a method: learning rates, and for FedProx rho too, as in the paper.
+
+    A FedProx under a name of its own, such as fedprox_rho0.1, keeps the rho that it has.
+    """
+    if experiment.algorithm_name != "fedprox" or experiment.label not in (None, "fedprox"):
+        return [{"learning_rate": rate} for rate in rates]
+    return [{"learning_rate": rate, "rho": rho} for rate in rates for rho in rhos]
+
+
+def rungs(num_candidates: int, *, budget: int) -> list[tuple[int, int]]:
+    """Return (candidates, rounds) of each stage: half of them go on, twice as far, and the budget is kept.
+
+    The budget is in rounds and counts what is trained; a candidate that goes on does so from where it was.
+    """
+    stages = max(1, math.ceil(math.log2(num_candidates)))
+    counts = [math.ceil(num_candidates / 2**stage) for stage in range(stages)]
+    shares = [2.0**stage for stage in range(stages)]  # lengths, in units of the first
+    cost = sum(n * (b - a) for n, a, b in zip(counts, [0.0, *shares], shares, strict=False))
+    return [(n, max(1, int(share * budget / cost))) for n, share in zip(counts, shares, strict=True)]
+
+
+def search(
+    experiment: Experiment,
+    candidates: Sequence[Values],
+    *,
+    rounds: int,
+    seeds: Sequence[int],
+    run: Callable[[Experiment], tuple[list[Record], bool]],
+) -> list[Trial]:
+    """Return the trials, the winner first; `run` returns a run's history and if it diverged.
+
+    rounds: how far the two finalists of four candidates are trained; every method gets the rounds that this takes.
+    """
+    if experiment.metric == "distance":
+        raise InputError(
+            'metric = "distance" is to the optimum of all training examples, and tuning holds some of them out; '
+            "leave metric out to tune by accuracy"
+        )
+    stages = rungs(len(candidates), budget=4 * (rounds // 2) + 2 * (rounds - rounds // 2))
+    left = list(candidates)
+    dropped: list[Trial] = []
+    for (_, length), survivors in zip(stages, [*(count for count, _ in stages[1:]), 1], strict=True):
+        trials = sorted((_trial(experiment, v, length, seeds, run) for v in left), key=lambda t: t.rank)
+        left = [trial.values for trial in trials[:survivors]]
+        dropped = trials[survivors:] + dropped
+    return [trials[0], *dropped]
+
+
+def _trial(
+    experiment: Experiment,
+    values: Values,
+    rounds: int,
+    seeds: Sequence[int],
+    run: Callable[[Experiment], tuple[list[Record], bool]],
+) -> Trial:
+    base = with_values(experiment, values).replace(
+        name=f"{experiment.name}-tune",
+        rounds=rounds,
+        stop_at_target=False,
+        data=experiment.data.replace(validation=VALIDATION),
+    )
+    arrivals, accuracies, refused = [], [], 0
+    for seed in seeds:
+        history, diverged = run(base.replace(seed=seed))
+        arrivals.append(round_of_arrival(history[:rounds], experiment.target) or math.inf)
+        accuracies.append(0.0 if diverged else _last_accuracy(history[:rounds]))
+        refused += sum(len(record.refused) for record in history[:rounds])
+    return Trial(values, rounds, sum(arrivals) / len(seeds), sum(accuracies) / len(seeds), refused)
+
+
+def _last_accuracy(history: list[Record]) -> float:
+    last = [record.accuracy or 0.0 for record in history[-max(1, len(history) // 5) :]]
+    return sum(last) / len(last)

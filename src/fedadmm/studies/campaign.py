@@ -1,0 +1,170 @@
+"""A campaign: the runs of presets, the cheapest first, until they are done or the time is up."""
+
+import logging
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from fedadmm.config.experiment import Experiment
+from fedadmm.core.errors import InputError
+from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import Record
+from fedadmm.runs.runner import has_ended
+from fedadmm.studies.cost_estimate import Pace
+from fedadmm.studies.paper.preset import Cell, Preset, Size
+from fedadmm.studies.paper.released import as_released
+from fedadmm.studies.paper.tuned import Tuned, tuned_experiment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run that a preset needs, and how far it is."""
+
+    cell: Cell
+    experiment: Experiment  # with the values that tuning found, and a seed
+    is_tuned: bool
+    records: tuple[Record, ...]
+    is_published: bool  # its records are among the results
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no round is left."""
+        return has_ended(self.experiment, self.records)
+
+    @property
+    def seconds_spent(self) -> float:
+        """What the rounds so far took."""
+        return sum(record.seconds for record in self.records)
+
+    def seconds_left(self, pace: Pace) -> float:
+        """Return the estimated seconds of the rounds that are left."""
+        if self.is_done:
+            return 0.0
+        return pace.seconds_from_start(self.experiment, rounds=self.experiment.rounds - len(self.records))
+
+
+class Places(NamedTuple):
+    """Where a campaign keeps things: runs that are being made, and the small files of those that are done."""
+
+    runs: Path
+    results: Path
+
+
+def jobs_of(
+    preset: Preset,
+    *,
+    places: Places,
+    found: Tuned,
+    size: Size = "paper",
+    columns: Iterable[str] | None = None,
+    num_seeds: int | None = None,
+    released: bool = False,
+) -> list[Job]:
+    """Return the runs of a preset, each once for each seed."""
+    jobs = []
+    cells = preset.cells_of(columns, size=size)
+    for cell in as_released(cells) if released else cells:
+        experiment = tuned_experiment(cell, found)
+        for seed in range(num_seeds or preset.seeds(size)):
+            run = (experiment or cell.experiment).replace(seed=seed)
+            made, kept = (_records_in(RunFolder(folder / run.folder_name)) for folder in places)
+            records = tuple(made if len(made) > len(kept) else kept)
+            jobs.append(Job(cell, run, experiment is not None, records, is_published=has_ended(run, kept)))
+    return jobs
+
+
+def _records_in(folder: RunFolder) -> list[Record]:
+    """Return the rounds of a folder; none, with a warning, if they cannot be read: the run is made again."""
+    if not folder.path.exists():
+        return []
+    try:
+        (folder.path / "experiment.toml").read_bytes()
+        return [Record.from_json(line) for line in folder.read_records()]
+    except (OSError, InputError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        logger.warning("%s cannot be read (%s); its run is made again", folder.path, reason)
+        return []
+
+
+def publish(experiment: Experiment, places: Places) -> None:
+    """Keep a finished run's experiment and records as small files, and let go of its state and model."""
+    made, kept = places.runs / experiment.folder_name, places.results / experiment.folder_name
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        for name in ("experiment.toml", "rounds.jsonl"):
+            shutil.copyfile(made / name, kept / f"{name}.partial")
+            (kept / f"{name}.partial").replace(kept / name)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {kept}: {error.strerror}; mend that and run the same command again: "
+            f"the run is whole in {made}"
+        ) from error
+    RunFolder(made).remove()
+
+
+class Budget:
+    """Seconds that may be spent; a round that would not end in time is not begun, or else is cut short."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Return whether so many seconds are left."""
+        return self._end is None or time.monotonic() + seconds <= self._end
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Raise OutOfTimeError in what runs when the time is up; a round that is cut short leaves no trace."""
+        if self._end is None:
+            yield
+            return
+        before = signal.signal(signal.SIGALRM, _on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, max(self._end - time.monotonic(), 1e-3))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+class OutOfTimeError(BaseException):
+    """The budget is spent in the midst of a round."""
+
+
+def _on_alarm(number: int, frame: FrameType | None) -> None:
+    raise OutOfTimeError
+
+
+def play(
+    jobs: Iterable[Job],
+    *,
+    places: Places,
+    pace: Pace,
+    budget: Budget,
+    run: Callable[[Experiment, Callable[[Record], bool]], bool],
+) -> Iterator[Job]:
+    """Run what is missing, what was begun and then the cheapest first, and give back each job that was finished.
+
+    run: runs an experiment, asks after each round whether to go on, and returns whether the run came to its end.
+    """
+    unique = {job.experiment.folder_name: job for job in jobs if not job.is_published}
+    for job in sorted(unique.values(), key=lambda job: (not job.records, job.seconds_left(pace))):
+        if job.is_done:  # it was stopped between its last round and its publication
+            publish(job.experiment, places)
+            yield job
+            continue
+        if not budget.has_time_for(pace.seconds_from_start(job.experiment, rounds=1)):
+            return
+        if not run(job.experiment, lambda record: budget.has_time_for(record.seconds)):
+            return
+        publish(job.experiment, places)
+        yield job

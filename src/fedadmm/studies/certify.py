@@ -1,0 +1,226 @@
+"""A run's certificates against Theorem 1: its conditions, its constants, its bound, and what was measured."""
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from fedadmm.algorithms import FedADMM
+from fedadmm.config.experiment import Experiment
+from fedadmm.core.errors import InputError
+from fedadmm.runs.build import simulation_of
+from fedadmm.runs.certificate import is_certifiable
+from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import Record
+from fedadmm.runs.simulation import Simulation
+from fedadmm.state.disk import kinds_of
+from fedadmm.studies.theory.bounds import Setting, smallest_rho, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.smoothness import Smoothness, of_task
+
+
+class Verdict(NamedTuple):
+    """What there is to say of a run."""
+
+    facts: dict[str, str]
+    sentence: str
+
+
+class _Condition(NamedTuple):
+    name: str
+    text: str
+    holds: bool
+
+
+def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
+    """Hold a run's certificates against Theorem 1."""
+    folder = RunFolder(path)
+    with folder.at_rest():
+        experiment = folder.read_experiment()
+        records = [Record.from_json(table) for table in folder.read_records()]
+        model = folder.read_model()
+    algorithm = experiment.algorithm
+    if not is_certifiable(kinds_of(algorithm, torch.zeros(1))[1]):
+        raise InputError(
+            f"{path} is a run of {type(algorithm).__name__}, and certificates are for FedADMM and its kin, whose "
+            "clients keep w, y and rho; certify a run of fedadmm"
+        )
+    certified = [record for record in records if record.metrics.get("lagrangian") is not None]
+    if not certified or certified[0].round != 1:
+        raise InputError(
+            f"{path} has no certificate of its first round; run it anew with --set certificate.every=1 and "
+            "another --out"
+        )
+    simulation = simulation_of(experiment.replace(engine="serial"), data_dir=data_dir)
+    theta = simulation.theta if model is None else model.theta.to(simulation.theta.dtype)
+    smoothness = of_task(simulation.task, w=theta, buffers=simulation.progress.buffers)
+    conditions = [*_of_fedadmm(experiment, smoothness), *_lapses(experiment, records)]
+    facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
+    later = [record for record in certified if record.number("share_seen") > 1 - 1e-9]
+    num_clients = simulation.task.data.num_clients
+    facts |= _measured(certified, later, num_clients, experiment)
+    failing = [condition.text for condition in conditions if not condition.holds]
+    if not later:
+        failing.append("no certified round began after everyone had been seen")
+    if failing:
+        return Verdict(facts, f"Theorem 1 says nothing of this run: {'; '.join(failing)}.")
+    bounds = _Bounds(experiment, simulation, smoothness, records, certified)
+    return Verdict(facts | bounds.facts(later), bounds.sentence(later))
+
+
+def _of_fedadmm(experiment: Experiment, smoothness: Smoothness) -> list[_Condition]:
+    algorithm = experiment.algorithm
+    if type(algorithm) is not FedADMM:
+        name = type(algorithm).__name__
+        return [_Condition("method", f"the theorem is about FedADMM alone, and this is {name}", False)]
+    return [_rho(algorithm, smoothness), _eta(algorithm, everyone=experiment.participation == 1.0)]
+
+
+def _rho(algorithm: FedADMM, smoothness: Smoothness) -> _Condition:
+    rho, least = algorithm.rho, smallest_rho(smoothness.value)
+    if not isinstance(rho, int | float):
+        return _Condition("rho", f"rho changes over rounds ({rho}), the theorem's does not", False)
+    holds = rho > least
+    return _Condition("rho", f"rho={rho:g} is {'' if holds else 'not '}above (1 + sqrt 5) L = {least:.4g}", holds)
+
+
+def _eta(algorithm: FedADMM, *, everyone: bool) -> _Condition:
+    eta = algorithm.eta
+    if eta == "participation" or (everyone and eta == 1.0):
+        return _Condition("eta", f"eta={eta} is |S|/m", True)
+    if eta == "seen":
+        return _Condition("eta", "eta=seen is |S|/m once everyone has been seen", True)
+    return _Condition("eta", f"eta={eta} is not |S|/m", False)
+
+
+def _lapses(experiment: Experiment, records: list[Record]) -> list[_Condition]:
+    """Return what keeps the clients that were drawn from being those that a round applies."""
+    clock = experiment.clock
+    if clock is not None and clock.asynchronous is not None:
+        text = "the run is asynchronous: its clients work on older thetas, and Theorem 1 says nothing of that"
+        return [_Condition("asynchronous", text, False)]
+    drops = clock is not None and clock.deadline is not None and clock.late == "drop"
+    if experiment.faults is not None or drops or any(r.lost or r.refused for r in records):
+        text = "not every client that is asked takes part (faults, a deadline, a refused update), so p_min is unknown"
+        return [_Condition("p_min", text, False)]
+    return []
+
+
+def _measured(certified: list[Record], later: list[Record], num_clients: int, experiment: Experiment) -> dict[str, str]:
+    """Return what was measured, whatever the theorem says of it."""
+    settings = experiment.certificate
+    if settings is None:  # the run went on without
+        remark = ", with settings that experiment.toml no longer has"
+    else:
+        remark = "" if settings.clients == "all" else f", estimated on {settings.clients} clients each"
+    shown = {r.round: r.number("V") / num_clients for r in (certified[0], *later[:1], certified[-1])}
+    gaps = ", ".join(f"{gap:.3g} as round {round} began" for round, gap in shown.items())
+    rounds = "1 round" if len(certified) == 1 else f"{len(certified)} rounds"
+    return {
+        "certified": f"{rounds}{remark}; in {len(later)} everyone had been seen before",
+        "V / m": gaps,
+        "epsilon_max": f"{_largest_error(certified):.3g}, the largest error of a solve that was recorded",
+    }
+
+
+def _largest_error(certified: list[Record]) -> float:
+    return max(record.number("largest_error") for record in certified)
+
+
+class _Bounds:
+    """The bound of Theorem 1 on a run that fulfils its conditions."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        simulation: Simulation,
+        smoothness: Smoothness,
+        records: list[Record],
+        certified: list[Record],
+    ) -> None:
+        self._smoothness, self._certified = smoothness, certified
+        # With "seen", theta is the mean of fewer u_i at first, of which the analysis says nothing.
+        self._from_start = getattr(experiment.algorithm, "eta", None) != "seen"
+        num_clients = simulation.task.data.num_clients
+        p_min, self._p_min_how = _p_min(experiment, records, num_clients)
+        lowest, self._lowest_how = _lowest(simulation)
+        self._setting = Setting(
+            rho=float(experiment.algorithm.rho),  # type: ignore[attr-defined]
+            smoothness=smoothness.value,
+            p_min=p_min,
+            num_clients=num_clients,
+            lowest=lowest,
+        )
+
+    def facts(self, later: list[Record]) -> dict[str, str]:
+        """Return the constants, and each mean beside its bound."""
+        c_1, c_2, c_3 = self._setting.constants
+        mean, bound = self._later(later)
+        facts = {
+            "p_min": f"{self._setting.p_min:.4g}, {self._p_min_how}",
+            "f*": f"{self._setting.lowest:.6g}, {self._lowest_how}",
+            "c_1, c_2, c_3": f"{c_1:.4g}, {c_2:.4g}, {c_3:.4g}",
+            f"from round {later[0].round}": f"mean of V / m {mean:.4g}, bound {bound:.4g}",
+        }
+        facts["from round 1"] = f"mean of V / m {self._mean(self._certified):.4g}"
+        if self._from_start:
+            facts["from round 1"] += f", bound with the gradients at the start {self._start():.4g}"
+        return facts
+
+    def _start(self) -> float:
+        first = self._certified[0]
+        return theorem_1_from_start(
+            self._on(self._certified),
+            rounds=_length(self._certified),
+            lagrangian=first.number("lagrangian"),
+            gradients=first.number("V_w"),  # at t = 0 w_i = theta and y_i = 0
+        )
+
+    def sentence(self, later: list[Record]) -> str:
+        """Return the outcome."""
+        mean, bound = self._later(later)
+        remark = " L is an estimate, and so is the bound." if self._smoothness.kind == "estimate" else ""
+        if mean <= bound:
+            return f"The mean of V / m is {mean / bound:.2g} of the bound of Theorem 1.{remark}"
+        return (
+            f"The mean of V / m is {mean / bound:.2g} times the bound of Theorem 1, which is on the mean over all "
+            f"draws of the participation, and this run is one.{remark}"
+        )
+
+    def _later(self, later: list[Record]) -> tuple[float, float]:
+        lagrangian = later[0].number("lagrangian")
+        return self._mean(later), theorem_1(self._on(later), rounds=_length(later), lagrangian=lagrangian)
+
+    def _on(self, rounds: list[Record]) -> Setting:
+        return self._setting._replace(epsilon=_largest_error(rounds))
+
+    def _mean(self, rounds: list[Record]) -> float:
+        return sum(record.number("V") for record in rounds) / len(rounds) / self._setting.num_clients
+
+
+def _length(rounds: list[Record]) -> int:
+    return rounds[-1].round - rounds[0].round + 1
+
+
+def _p_min(experiment: Experiment, records: list[Record], num_clients: int) -> tuple[float, str]:
+    rule = experiment.participation
+    if isinstance(rule, float):
+        return round(rule * num_clients) / num_clients, "the participation"
+    if isinstance(rule, tuple):
+        return min(rule), "the least likely client's"
+    visits = Counter(client for record in records for client in record.clients)
+    return min(visits[client] for client in range(num_clients)) / len(records), "observed"
+
+
+def _lowest(simulation: Simulation) -> tuple[float, str]:
+    """Return f*: the least value of the sum where the run knows the optimum, else 0, below which no loss goes."""
+    if simulation.optimum is None:
+        return 0.0, 'as no loss is negative (metric = "distance" finds the optimum)'
+    task, best = simulation.task, simulation.optimum.w.to(simulation.theta.dtype)
+    clients, weights = range(task.data.num_clients), simulation.weights
+    shares = [1.0 for _ in clients] if weights is None else weights / weights.mean()
+    values = [
+        task.landscape(client, buffers=simulation.progress.buffers).value_and_gradient(best)[0] for client in clients
+    ]
+    total = sum(share * value for share, value in zip(shares, values, strict=True))
+    return float(total), "the optimum that scipy finds"

@@ -1,0 +1,196 @@
+"""How many rounds every method takes to near the optimum of quadratics, at what rate, and what theory promises."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedadmm.algorithms import (
+    FedAdam,
+    FedADMM,
+    FedADMMReleased,
+    FedAvg,
+    FedAvgM,
+    FedDyn,
+    FedHybrid,
+    FedNova,
+    FedPD,
+    FedProx,
+    FedSGD,
+    FedYogi,
+    Scaffold,
+    SittingOut,
+)
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.participation import Uniform
+from fedadmm.data.quadratic import quadratic
+from fedadmm.studies.theory.instances import drawn
+from fedadmm.studies.theory.quadratics import Quadratics
+from fedadmm.studies.theory.walk import rounds
+
+NUM_CLIENTS, DIMENSION, CONDITION, SEED = 100, 5, 10.0, 0
+DATA = {"IID": 0.1, "non-IID": 1.0}  # heterogeneity of the quadratics
+LIMITS = {1.0: 200, 0.1: 1500, 0.01: 8000}  # participation: rounds at most
+TARGETS = (1e-3, 1e-6)
+ARRIVED, LOST = 1e-7, 1e3  # distances at which a run ends
+PATIENCE = 5  # it also ends if a fifth of its rounds has not brought it nearer by a tenth
+RHO = 1.0
+AS_ANALYSED = FedADMM(rho=RHO, eta="participation", newcomer="initial")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method as the table has it: its local work is so many gradient steps, or an exact solve where that is None."""
+
+    algorithm: Algorithm[Any, Any, Any]
+    num_steps: int | None = None
+    learning_rate: float = 0.1
+
+
+METHODS: dict[str, Method] = {
+    "FedSGD": Method(FedSGD(), 1, 1.0),
+    "FedAvg": Method(FedAvg(), 10),
+    "FedAvgM": Method(FedAvgM(), 10),
+    "FedAdam": Method(FedAdam(), 10),
+    "FedYogi": Method(FedYogi(), 10),
+    "FedNova": Method(FedNova(), 10),
+    "FedProx": Method(FedProx(rho=RHO), 10),
+    "SCAFFOLD": Method(Scaffold(), 10),
+    "FedADMM, eta 1": Method(FedADMM(rho=RHO)),
+    "FedADMM, eta |S|/m": Method(AS_ANALYSED),
+    "FedADMM, eta seen": Method(FedADMM(rho=RHO, eta="seen")),
+    "FedADMM, released": Method(FedADMMReleased(rho=RHO)),
+    "FedDyn": Method(FedDyn(rho=RHO)),
+    "FedDyn, seen": Method(FedDyn(rho=RHO, over="seen")),
+    "randomised ADMM": Method(SittingOut(awake=0.5, inner=AS_ANALYSED)),
+    "FedPD": Method(FedPD(rho=RHO)),
+    "FedHybrid, gradient": Method(FedHybrid(newton=0.0), 1, 0.5),
+    "FedHybrid, half": Method(FedHybrid(newton=0.5), 1, 0.5),
+    "FedHybrid, Newton": Method(FedHybrid(newton=1.0), 1, 0.5),
+}
+WITH_ALL = ("FedPD", "FedHybrid")  # stated for all clients in every round
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the table."""
+
+    method: str
+    data: str
+    participation: float
+
+    @property
+    def key(self) -> str:
+        """Its name in the file of results."""
+        return f"{self.method} / {self.data} / {self.participation:g}"
+
+    @property
+    def setting(self) -> str:
+        """All that its result depends on."""
+        method, spread = METHODS[self.method], DATA[self.data]
+        problem = (NUM_CLIENTS, DIMENSION, CONDITION, SEED, spread, LIMITS[self.participation])
+        return f"{method} {problem}"
+
+
+def cells() -> list[Cell]:
+    """Return the runs of the table; a method that needs everyone has no others."""
+    return [
+        Cell(name, data, participation)
+        for name in METHODS
+        for data in DATA
+        for participation in LIMITS
+        if participation == 1 or not name.startswith(WITH_ALL)
+    ]
+
+
+@cache
+def clients(data: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the Hessians and the minimisers of all clients."""
+    made = quadratic(
+        num_clients=NUM_CLIENTS, seed=SEED, dimension=DIMENSION, condition=CONDITION, heterogeneity=DATA[data]
+    )
+    rows = made.inputs.view(NUM_CLIENTS, -1, DIMENSION)
+    return rows.mT @ rows / rows.shape[1], torch.linalg.solve(rows, made.targets.view(NUM_CLIENTS, -1))
+
+
+def distances(cell: Cell) -> Iterator[float]:
+    """Yield |theta - optimum| / |theta^0 - optimum| after each round, until it arrived, is lost, or stands still."""
+    method, limit = METHODS[cell.method], LIMITS[cell.participation]
+    task = Quadratics(*clients(cell.data), num_steps=method.num_steps, learning_rate=method.learning_rate)
+    optimum, theta = task.minimiser(), torch.zeros(DIMENSION, dtype=torch.float64)
+    draws = drawn(Uniform(cell.participation), num_clients=NUM_CLIENTS, rounds=limit, seed=SEED)
+    nearest, since = 1.0, 0
+    for progress, _ in rounds(method.algorithm, task, theta=theta, draws=draws, seed=SEED):
+        distance = float((progress.server.theta - optimum).norm() / optimum.norm())
+        if distance < 0.9 * nearest:
+            nearest, since = distance, progress.round
+        yield distance
+        if not ARRIVED < distance < LOST or progress.round - since >= limit / PATIENCE:
+            return
+
+
+def outcome(cell: Cell) -> dict[str, Any]:
+    """Return a cell's result: rounds to each target, the measured slope, and where it ended."""
+    found = np.array(list(distances(cell)))
+    arrivals = [int(np.argmax(found <= target)) + 1 if (found <= target).any() else None for target in TARGETS]
+    return {
+        "setting": cell.setting,
+        "rounds": len(found),
+        "arrivals": arrivals,
+        "slope": slope(found) if arrivals[0] is not None else None,
+        "last": float(f"{np.median(found[-max(1, len(found) // 10) :]):.2e}"),
+    }
+
+
+def slope(found: np.ndarray) -> float:
+    """Return by how many powers of ten the distance changes in a round, fitted from the first one below 0.1 on."""
+    start = int(np.argmax(found < 0.1))
+    numbers = np.arange(start, len(found))
+    steps = np.polyfit(numbers, np.log10(found[start:]), 1)[0] if len(numbers) > 1 else math.log10(found[-1])
+    return float(f"{steps:.3g}")
+
+
+def promised(cell: Cell) -> float | None:
+    """Return the slope that theory promises at least, None where it gives no number.
+
+    FedSGD with everyone is gradient descent: max |1 - lr lambda| over the eigenvalues of the mean Hessian. FedADMM with
+    everyone, eta 1 and exact solves is the consensus ADMM, as are FedDyn and FedPD: a Douglas-Rachford splitting, whose
+    factor is at most (1 + delta) / 2 with delta = max((L - rho) / (L + rho), (rho - mu) / (rho + mu)) (Giselsson and
+    Boyd, IEEE TAC 2017).
+    """
+    if cell.participation != 1:
+        return None
+    if cell.method == "FedSGD":
+        curvatures = torch.linalg.eigvalsh(clients(cell.data)[0].mean(dim=0))
+        return math.log10(float((1 - METHODS["FedSGD"].learning_rate * curvatures).abs().max()))
+    if cell.method.startswith(("FedADMM, eta", "FedDyn", "FedPD")):
+        mu, largest = 1 / CONDITION, 1.0
+        delta = max((largest - RHO) / (largest + RHO), (RHO - mu) / (RHO + mu))
+        return math.log10((1 + delta) / 2)
+    return None
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the results that are there."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def fill(path: Path, *, on_cell: Callable[[Cell, int, int], None]) -> dict[str, dict[str, Any]]:
+    """Run what is missing in a file of results; it may be stopped, and goes on where it was."""
+    found = read(path)
+    wanted = cells()
+    for number, cell in enumerate(wanted):
+        on_cell(cell, number, len(wanted))
+        if found.get(cell.key, {}).get("setting") != cell.setting:
+            found[cell.key] = outcome(cell)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps({c.key: found[c.key] for c in wanted if c.key in found}, indent=1) + "\n")
+            partial.replace(path)
+    return found

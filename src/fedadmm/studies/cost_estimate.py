@@ -1,0 +1,128 @@
+"""How long a run takes on this machine: measured on runs that were made here, or else on a few batches."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import torch
+
+from fedadmm.algorithms import FedAvg
+from fedadmm.config.experiment import Experiment
+from fedadmm.data import federate, make_dataset
+from fedadmm.engine.choice import num_cores
+from fedadmm.runs.records import Record
+from fedadmm.runs.simulation import Simulation
+from fedadmm.training.local import LocalTraining
+
+NUM_EXAMPLES = {"mnist": 60_000, "fmnist": 60_000, "cifar10": 50_000, "digits": 1437}
+SHAPES = {"mnist": (1, 28, 28), "fmnist": (1, 28, 28), "cifar10": (3, 32, 32), "digits": (1, 8, 8)}
+PROBE_EXAMPLES = 200
+START_SECONDS = 5.0  # for the data and the workers of a run
+ROUNDS_THAT_TELL = 3  # fewer may have had a bad moment
+
+
+class Pace:
+    """Seconds per gradient of one example, for each network and batch size."""
+
+    def __init__(self, cache: Path | None = None, *, on_probe: Callable[[str], None] = lambda steps: None) -> None:
+        """Begin with what was timed before; on_probe is told what is about to be timed."""
+        self._on_probe = on_probe
+        self._file = cache or platformdirs.user_cache_path("fedadmm") / "pace.json"
+        self._known: dict[str, float] = _read(self._file)
+
+    def learn(self, experiment: Experiment, records: Iterable[Record]) -> None:
+        """Remember the pace of a run that was made on this machine."""
+        if _is_made_on_the_spot(experiment):
+            seconds = [r.seconds for r in records]
+        else:
+            seconds = [r.seconds / r.gradient_evaluations for r in records if r.gradient_evaluations]
+        if len(seconds) >= ROUNDS_THAT_TELL:
+            self._remember(_key(experiment), statistics.median(seconds))
+
+    def seconds(self, experiment: Experiment, *, rounds: int) -> float:
+        """Return the estimated seconds of so many rounds.
+
+        Rounds on data that is made on the spot are small, and count nothing until such a run was made.
+        """
+        if _is_made_on_the_spot(experiment):
+            return rounds * self._known.get(_key(experiment), 0.0)
+        return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
+
+    def seconds_from_start(self, experiment: Experiment, *, rounds: int) -> float:
+        """Return the estimated seconds of a start and so many rounds."""
+        return START_SECONDS + self.seconds(experiment, rounds=rounds)
+
+    def _per_gradient(self, experiment: Experiment) -> float:
+        key = _key(experiment)
+        if key not in self._known:
+            self._on_probe(_steps(experiment))
+            self._remember(key, _probe(experiment))
+        return self._known[key]
+
+    def _remember(self, key: str, seconds: float) -> None:
+        self._known[key] = seconds
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps(self._known, indent=1))
+
+
+def gradient_evaluations(experiment: Experiment) -> float:
+    """Return how many gradients of one example a round of one of the paper's experiments takes."""
+    assert isinstance(experiment.participation, float)
+    epochs = 1.0 if experiment.algorithm_name == "fedsgd" else experiment.local.work.mean
+    share = 1.0 if experiment.algorithm.silence is not None else experiment.participation  # then all compute
+    return share * NUM_EXAMPLES[experiment.data.name] * epochs
+
+
+def _batch(experiment: Experiment) -> int:
+    """Return how many examples a step takes: FedSGD and a full batch take all of a client's."""
+    batch = experiment.local.batch_size
+    if batch != "full" and experiment.algorithm_name != "fedsgd":
+        return batch
+    return min(NUM_EXAMPLES[experiment.data.name] // (experiment.data.num_clients or 1), 1000)
+
+
+def _is_made_on_the_spot(experiment: Experiment) -> bool:
+    return experiment.data.name not in NUM_EXAMPLES
+
+
+def _steps(experiment: Experiment) -> str:
+    if _is_made_on_the_spot(experiment):
+        return f"a round on {experiment.data.name}"
+    return f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
+
+
+def _key(experiment: Experiment) -> str:
+    return f"{_steps(experiment)}, {num_cores()} cores, torch {torch.__version__}"
+
+
+def _probe(experiment: Experiment) -> float:
+    """Return the seconds per gradient of a round on random images, spread over the cores."""
+    batch = _batch(experiment)
+    num_clients = max(1, PROBE_EXAMPLES // batch)
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(num_clients * batch, *SHAPES[experiment.data.name], generator=generator)
+    targets = torch.randint(0, 10, (num_clients * batch,), generator=generator)
+    simulation = Simulation(
+        FedAvg(),
+        model=experiment.model.name,
+        data=federate(make_dataset((inputs, targets)), num_clients=num_clients, partition="iid", seed=0),
+        local=LocalTraining(epochs=1, batch_size=batch, learning_rate=1e-3),
+        participation=1.0,
+        seed=0,
+        engine="serial",
+    )
+    simulation.advance()  # warms up
+    began = time.thread_time()
+    simulation.advance()
+    return (time.thread_time() - began) / (num_clients * batch) / num_cores()
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return {}  # measured again

@@ -1,0 +1,232 @@
+"""The analysis: Lemmas 1 to 3, Theorem 1 and Remark 2, measured on random quadratics (docs/THEORY.md)."""
+
+from collections import defaultdict
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from fedadmm.algorithms import FedADMM
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.seeds import stream
+from fedadmm.studies.paper.preset import Preset, WorkedOut
+from fedadmm.studies.theory.bounds import Setting, constants, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.inexact import Accuracy, InexactQuadratics
+from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
+from fedadmm.studies.theory.lemmas import Inequality, lemma_1, lemma_2, lemma_3
+from fedadmm.studies.theory.quadratics import Quadratics, heterogeneous
+from fedadmm.studies.theory.walk import Path, walk
+
+NUM_PROBLEMS, NUM_DRAWS = 200, 20
+# epsilon_i of (client, round): a level for each client that goes up and down, and shrinks.
+UNSTEADY: Accuracy = lambda i, t: 10.0 ** -((i + t) % 4) / t  # noqa: E731
+
+
+def as_analysed(rho: float) -> FedADMM:
+    """Return FedADMM with the server's step and the start of Theorem 1."""
+    return FedADMM(rho=rho, eta="participation", newcomer="initial")
+
+
+def solved_to(task: Quadratics, accuracy: Accuracy, *, seed: int) -> InexactQuadratics:
+    """Return the same quadratics, solved to a given accuracy."""
+    return InexactQuadratics(task.hessians, task.targets, accuracy=accuracy, seed=seed)
+
+
+class Checks(NamedTuple):
+    """A path, and the three lemmas along it, as printed and as they hold from the start."""
+
+    path: Path
+    printed: tuple[Inequality, Inequality, Inequality]
+    holding: tuple[Inequality, Inequality, Inequality]
+
+
+def checked(seed: int, *, accuracy: Accuracy, kind: type[FedADMM] = FedADMM, rounds: int = 30) -> Checks:
+    """Walk over a random problem with random participation, and check the lemmas at every round."""
+    task, rho = random_quadratics(seed)
+    path = walk(
+        kind(rho=rho, eta="participation", newcomer="initial"),
+        solved_to(task, accuracy, seed=seed),
+        theta=random_start(task, seed),
+        draws=coins(len(task.targets), rounds=rounds, probability=0.2 + 0.2 * (seed % 5), seed=seed),
+    )
+    lowest, smoothness = lowest_value(task), task.smoothness
+
+    def lemmas(*, printed: bool) -> tuple[Inequality, Inequality, Inequality]:
+        return (
+            lemma_1(path, smoothness=smoothness, printed=printed),
+            lemma_2(path, rho=rho, smoothness=smoothness, printed=printed),
+            lemma_3(path, rho=rho, smoothness=smoothness, lowest=lowest, printed=printed),
+        )
+
+    return Checks(path, lemmas(printed=True), lemmas(printed=False))
+
+
+def lemmas_table() -> WorkedOut:
+    """Count where each lemma holds, with and without somebody new."""
+    counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for seed in range(NUM_PROBLEMS):
+        for solves, accuracy in (("exact", lambda i, t: 0.0), ("inexact", UNSTEADY)):
+            path, printed, holding = checked(seed, accuracy=accuracy)
+            first = path.active & ~path.seen[:-1]  # [T, client]
+            later = path.active & path.seen[:-1]
+            newcomer, everyone = first.any(dim=1), path.seen.all(dim=1)
+            where = (
+                {"first visits": first, "later visits": later},
+                {"rounds with a newcomer": newcomer, "other rounds": ~newcomer},
+                {"before everyone was seen": ~everyone, "afterwards": everyone},
+            )
+            for number, places in enumerate(where):
+                for place, mask in places.items():
+                    row = counts[solves, f"Lemma {number + 1}, {place}"]
+                    row[0] += int(mask.sum())
+                    row[1] += int((mask & ~printed[number].holds).sum())
+                    row[2] += int((mask & ~holding[number].holds).sum())
+    columns = ("solves", "lemma", "checked", "violated as printed", "violated with the error of the start")
+    rows = ((solves, lemma, *(f"{n:,}" for n in row)) for (solves, lemma), row in sorted(counts.items()))
+    return WorkedOut(columns, tuple(rows))
+
+
+class Means(NamedTuple):
+    """Means over draws of the participation: of V / m over the rounds, and of what bounds it."""
+
+    later: float  # from the t at which everyone has been seen
+    bound_later: float
+    start: float  # from t = 0
+    bound_printed: float
+    bound_start: float
+
+
+def means_over_draws(
+    seed: int, *, epsilon: float = 0.0, theta: Vector | None = None, rounds: int = 10, p_min: float = 0.5
+) -> Means:
+    """Measure Theorem 1 on a random problem; theta^0 is random unless it is given."""
+    exact, rho = random_quadratics(seed)
+    task, num_clients = solved_to(exact, lambda i, t: epsilon, seed=seed), len(exact.targets)
+    theta = random_start(task, seed) if theta is None else theta
+    setting = Setting(
+        rho=rho,
+        smoothness=task.smoothness,
+        p_min=p_min,
+        num_clients=num_clients,
+        lowest=lowest_value(task),
+        epsilon=epsilon,
+    )
+    rows = []
+    for draw in range(NUM_DRAWS):
+        draws = coins(num_clients, rounds=rounds, probability=p_min, seed=seed, draw=draw, after_everyone=True)
+        path = walk(as_analysed(rho), task, theta=theta, draws=draws)
+        gaps, values = path.certificate.gap.total / num_clients, path.certificate.lagrangian.tolist()
+        begin, gradients = path.everyone, float(path.errors[0].sum())
+        rows.append(
+            (
+                float(gaps[begin : begin + rounds].mean()),
+                theorem_1(setting, rounds=rounds, lagrangian=values[begin]),
+                float(gaps[:rounds].mean()),
+                theorem_1(setting, rounds=rounds, lagrangian=values[0]),
+                theorem_1_from_start(setting, rounds=rounds, lagrangian=values[0], gradients=gradients),
+            )
+        )
+    return Means(*torch.tensor(rows, dtype=torch.float64).mean(dim=0).tolist())
+
+
+def theorem_table() -> WorkedOut:
+    """Compare means with bounds over random problems, from random starts and from the minimiser."""
+    rows = []
+    for start in ("random", "the minimiser"):
+        measured = []
+        for seed in range(NUM_PROBLEMS // 2):
+            theta = None if start == "random" else random_quadratics(seed)[0].minimiser()
+            measured.append(means_over_draws(seed, theta=theta, epsilon=1e-3 if seed % 2 else 0.0))
+        claims = {
+            "once everyone was seen": [(m.later, m.bound_later) for m in measured],
+            "from t = 0, as printed": [(m.start, m.bound_printed) for m in measured],
+            "from t = 0, with the error of the start": [(m.start, m.bound_start) for m in measured],
+        }
+        for claim, pairs in claims.items():
+            ratios = np.array([mean / max(bound, 1e-300) for mean, bound in pairs])
+            shown = [f"{r:.2g}" if r < 1e6 else "unbounded" for r in (np.median(ratios), ratios.max())]
+            rows.append((start, claim, str(len(pairs)), str(int((ratios > 1).sum())), *shown))
+    columns = ("theta^0", "claim", "problems", "violated", "median of mean / bound", "largest")
+    return WorkedOut(columns, tuple(rows))
+
+
+# Four clients with curvatures from 0.55 to 1 (L), each in a round with probability 1/2.
+LIMIT_RHO, LIMIT_CLIENTS = 3.3, 4
+FLOORS: dict[str, Accuracy] = {
+    "0": lambda i, t: 0.0,
+    "1e-6": lambda i, t: 1e-6,
+    "1e-4": lambda i, t: 1e-4,
+    "1e-2": lambda i, t: 1e-2,
+    "1/t^2": lambda i, t: 1 / t**2,
+}
+
+
+@cache
+def limit_task() -> Quadratics:
+    """Return the four clients' quadratics: not on import, as torch would start its threads, which no fork survives."""
+    curved = heterogeneous(LIMIT_CLIENTS, 2, seed=0)
+    return Quadratics((curved.hessians + torch.eye(2)) / 2, curved.targets)
+
+
+def gaps_of(accuracy: Accuracy, draws: list[list[int]]) -> torch.Tensor:
+    """Return V^t along a path over the four clients."""
+    path = walk(
+        as_analysed(LIMIT_RHO),
+        solved_to(limit_task(), accuracy, seed=1),
+        theta=torch.zeros(2, dtype=torch.float64),
+        draws=draws,
+    )
+    return path.certificate.gap.total
+
+
+def halves(rounds: int) -> list[list[int]]:
+    """Return draws in which each of the four clients takes part with probability 1/2."""
+    return coins(LIMIT_CLIENTS, rounds=rounds, probability=0.5, seed=0)
+
+
+def thinning(rounds: int, *, power: float, turns: bool = False) -> list[list[int]]:
+    """Return draws with p_i^t = t^-power; with `turns`, client i only has a chance where t = i modulo m."""
+    generator = stream(0, "thinning")
+    draws = []
+    for t in range(1, rounds + 1):
+        fall = generator.random(LIMIT_CLIENTS) < t**-power
+        draws.append([int(i) for i in np.flatnonzero(fall) if not turns or t % LIMIT_CLIENTS == i])
+    return draws
+
+
+def floor_table() -> WorkedOut:
+    """Follow V^t for accuracies that stay and that shrink."""
+    _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=0.5)
+    rows = []
+    for name, accuracy in FLOORS.items():
+        gaps, floor = gaps_of(accuracy, halves(400)) / LIMIT_CLIENTS, accuracy(0, 1)
+        bound = f"{c_3 * floor:.2g}" if name not in ("0", "1/t^2") else "0"
+        rows.append((name, *(_small(gaps[t - 10 : t].mean()) for t in (50, 100, 200, 400)), bound))
+    return WorkedOut(("epsilon", "V / m, t = 50", "100", "200", "400", "the theorem's floor, c_3 epsilon"), tuple(rows))
+
+
+def _small(gap: torch.Tensor) -> str:
+    """Return a gap in digits that do not depend on how a machine rounds."""
+    return f"{float(gap):.1e}" if gap > 1e-15 else "under 1e-15"
+
+
+def remark_table() -> WorkedOut:
+    """Follow V^t where clients take part more and more seldom."""
+    rules = {
+        "1/sqrt t": thinning(8000, power=0.5),
+        "1/sqrt t, never two at a time": thinning(8000, power=0.5, turns=True),
+        "1/t^2": thinning(8000, power=2.0),
+    }
+    rows = []
+    for name, draws in rules.items():
+        gaps = gaps_of(lambda i, t: 0.0, draws) / LIMIT_CLIENTS
+        visits = sum(map(len, draws)) / LIMIT_CLIENTS
+        rows.append((name, f"{visits:.0f}", *(_small(gaps[t]) for t in (0, 500, 2000, 8000))))
+    return WorkedOut(("p_i^t", "visits a client", "V / m, t = 0", "500", "2,000", "8,000"), tuple(rows))
+
+
+LEMMAS = Preset("lemmas", "Lemmas 1 to 3 at every round of random quadratics", table=lemmas_table)
+THEOREM_1 = Preset("theorem1", "Theorem 1: means over 20 draws on random quadratics", table=theorem_table)
+FLOOR = Preset("floor", "Theorem 1: the floor that inexact solves set", table=floor_table)
+REMARK_2 = Preset("remark2", "Remark 2: clients that take part ever more seldom", table=remark_table)

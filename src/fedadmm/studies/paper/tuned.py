@@ -1,0 +1,78 @@
+"""What tuning found: for each setting and method the values that a preset's runs take."""
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
+from fedadmm.core.errors import InputError
+from fedadmm.studies.paper.preset import Cell
+
+FILE = "tuned.toml"
+Values = dict[str, float]  # learning_rate, and rho where it was searched
+Tuned = dict[str, dict[str, Values]]  # by the experiment's name and label
+
+
+def published_values() -> Tuned:
+    """Return what we found, as it ships with the package."""
+    return tomllib.loads((resources.files("fedadmm.studies.paper") / FILE).read_text())
+
+
+def read_tuned(folder: Path) -> Tuned:
+    """Return what is published, and over it what was found in a folder."""
+    found = published_values()
+    for name, methods in _own_values(folder / FILE).items():
+        found[name] = found.get(name, {}) | methods
+    return found
+
+
+def _own_values(path: Path) -> Tuned:
+    """Return what was found and written to a file, nothing if it is not there."""
+    try:
+        tuned: Tuned = tomllib.loads(path.read_text())
+        for values in (values for methods in tuned.values() for values in methods.values()):
+            if not all(isinstance(value, float | int) for value in values.values()):
+                raise ValueError(f"{values} holds what is no number")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} cannot be read: {error}; mend or remove it") from error
+    return tuned
+
+
+def write_tuned(folder: Path, name: str, label: str, values: Values) -> Path:
+    """Add a method's values to the file in a folder."""
+    path = folder / FILE
+    table = _own_values(path)
+    table.setdefault(name, {})[label] = values
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(tomli_w.dumps(dict(sorted(table.items()))))
+    partial.replace(path)
+    return path
+
+
+def with_values(experiment: Experiment, values: Values) -> Experiment:
+    """Return an experiment with a learning rate, and a rho if there is one, of its own."""
+    changes: dict[str, Any] = {}
+    if "learning_rate" in values:
+        changes["local"] = experiment.local.replace(learning_rate=values["learning_rate"])
+    if "rho" in values:
+        changes["algorithm"] = algorithm_from_table(algorithm_to_table(experiment.algorithm) | {"rho": values["rho"]})
+    return experiment.replace(**changes)
+
+
+def tuned_experiment(cell: Cell, found: Tuned) -> Experiment | None:
+    """Return a cell's experiment with the values found for it; None if nothing was found yet."""
+    if cell.tuned_as is None:
+        return cell.experiment
+    values = values_of(cell, found)
+    return None if values is None else with_values(cell.experiment, values)
+
+
+def values_of(cell: Cell, found: Tuned) -> Values | None:
+    """Return the values found for a cell; None if there are none, or it takes none."""
+    return None if cell.tuned_as is None else found.get(cell.tuned_as.name, {}).get(cell.tuned_as.label or "")

@@ -1,0 +1,191 @@
+"""Methods that choose their own constants against the best constants of a grid: rounds to the target, as ratios."""
+
+import csv
+import math
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedadmm.report.section import Section
+from fedadmm.report.table import markdown
+
+
+class Arrival(NamedTuple):
+    """What is kept of a run: the round in which it reached the target, if it did."""
+
+    problem: str
+    method: str
+    seed: int
+    arrived: int | None
+    rounds: int  # played
+    target: float
+
+
+class Standing(NamedTuple):
+    """A method on a problem: its mean rounds over the seeds, inf unless every seed arrived."""
+
+    method: str
+    rounds: float
+    limit: int  # the rounds that it was given
+
+    def __str__(self) -> str:
+        return f"{self.rounds:.1f}" if math.isfinite(self.rounds) else f"{self.limit}+"
+
+
+class Comparison(NamedTuple):
+    """A problem: the best constants, and the methods that choose their own."""
+
+    problem: str
+    target: float
+    seeds: tuple[int, ...]
+    best: Standing
+    chosen: tuple[Standing, ...]
+
+    def ratio(self, standing: Standing) -> float:
+        """Return rounds against the best constants'; a miss on one side gives 0 or inf, on both NaN."""
+        if math.isinf(self.best.rounds):
+            return math.nan if math.isinf(standing.rounds) else 0.0
+        return standing.rounds / self.best.rounds
+
+
+def arrivals_of(sections: Iterable[Section]) -> list[Arrival]:
+    """Return what is kept of the runs that have ended."""
+    return [
+        Arrival(
+            section.title,
+            run.label,
+            int(run.experiment["seed"]),
+            run.arrival,
+            len(run.rounds),
+            float(run.target or 0.0),
+        )
+        for section in sections
+        for run in section.runs
+        if run.status != "unfinished"
+    ]
+
+
+def read_arrivals(path: Path) -> list[Arrival]:
+    """Return what was kept; nothing if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [
+            Arrival(
+                row["problem"],
+                row["method"],
+                int(row["seed"]),
+                int(row["arrived"]) if row["arrived"] else None,
+                int(row["rounds"]),
+                float(row["target"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def keep_arrivals(path: Path, new: Iterable[Arrival]) -> list[Arrival]:
+    """Add runs to what was kept, and return all; a run that was made again takes the place of the old one."""
+    known = {(a.problem, a.method, a.seed): a for a in [*read_arrivals(path), *new]}
+    kept = [known[key] for key in sorted(known)]
+    partial = path.with_suffix(".partial")
+    with partial.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Arrival._fields)
+        writer.writerows(["" if value is None else value for value in arrival] for arrival in kept)
+    partial.replace(path)
+    return kept
+
+
+def comparisons(arrivals: Sequence[Arrival], *, chosen: Sequence[str]) -> list[Comparison]:
+    """Return the problems on which every method has run, over the seeds that all of them have; worst first.
+
+    The order is that of the first of `chosen`: the problem on which it fares worst is on top.
+    """
+    methods = {arrival.method for arrival in arrivals}
+    if not set(chosen) < methods:
+        return []
+    found = []
+    for problem in dict.fromkeys(arrival.problem for arrival in arrivals):
+        own = [arrival for arrival in arrivals if arrival.problem == problem]
+        by_method = {m: {a.seed: a for a in own if a.method == m} for m in methods}
+        seeds = tuple(sorted(set.intersection(*(set(runs) for runs in by_method.values()))))
+        if not seeds:
+            continue
+        limit = max(arrival.rounds for arrival in own)
+        standings = {m: _standing(m, [runs[s] for s in seeds], limit) for m, runs in by_method.items()}
+        constants = [standings[method] for method in sorted(methods - set(chosen))]
+        best = min(constants, key=lambda standing: standing.rounds)
+        found.append(Comparison(problem, own[0].target, seeds, best, tuple(standings[method] for method in chosen)))
+    return sorted(found, key=lambda c: -_sortable(c.ratio(c.chosen[0])))
+
+
+def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[dict[str, str]]:
+    """Return the rows of the table; `aside` are the problems on which the rules were made."""
+    return [
+        {
+            "problem": c.problem + (" (made on it)" if c.problem in aside else ""),
+            "target": f"{c.target:g}",
+            "seeds": str(len(c.seeds)),
+            "best constants (rho, eta)": _constants(c.best),
+        }
+        | {s.method: f"{s} ({_ratio_text(c, s)})" for s in c.chosen}
+        for c in found
+    ]
+
+
+def ratios_markdown(path: Path, *, chosen: Sequence[str], aside: Collection[str]) -> str:
+    """Return the table of what was kept, and the means over the problems that judge."""
+    found = comparisons(read_arrivals(path), chosen=chosen)
+    if not found:
+        return "No run yet.\n"
+    means = sorted(overall(found, aside=aside).items(), key=lambda item: item[1])
+    judges = sum(comparison.problem not in aside for comparison in found)
+    return (
+        f"{markdown(ratio_rows(found, aside=aside))}\n"
+        f"Geometric mean of the ratios over the {judges} problems above that judge:\n\n"
+        + "".join(f"- `{method}`: {mean:.2f}\n" for method, mean in means)
+    )
+
+
+def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str, float]:
+    """Return each choosing method's mean ratio over the problems that judge, as a geometric mean; inf for a miss.
+
+    A problem on which no constants arrived counts as their limit, in their favour.
+    """
+    judged = [c for c in found if c.problem not in aside]
+    means = {}
+    for place, standing in enumerate(judged[0].chosen if judged else ()):
+        logs = [
+            math.log(c.chosen[place].rounds / min(c.best.rounds, c.best.limit))
+            if math.isfinite(c.chosen[place].rounds)
+            else math.inf
+            for c in judged
+        ]
+        means[standing.method] = math.exp(sum(logs) / len(logs))
+    return means
+
+
+def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
+    rounds = [math.inf if run.arrived is None else run.arrived for run in runs]
+    return Standing(method, sum(rounds) / len(rounds), limit)
+
+
+def _constants(best: Standing) -> str:
+    if math.isinf(best.rounds):
+        return f"none: {best}"
+    return f"{best.method.partition('-')[2].replace('-', ', ')}: {best}"
+
+
+def _sortable(ratio: float) -> float:
+    return 1.0 if math.isnan(ratio) else ratio
+
+
+def _ratio_text(comparison: Comparison, standing: Standing) -> str:
+    ratio = comparison.ratio(standing)
+    if math.isnan(ratio):
+        return "-"
+    if math.isinf(ratio):
+        return f"over {standing.limit / comparison.best.rounds:.2f}"
+    if ratio == 0:
+        return f"under {standing.rounds / comparison.best.limit:.2f}"
+    return f"{ratio:.2f}"

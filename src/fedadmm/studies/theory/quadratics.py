@@ -1,0 +1,119 @@
+"""Clients whose objective is f_i(w) = 1/2 (w - a_i)^T H_i (w - a_i): every answer is known in closed form."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.round import Assignment, Buffers, ClientStats
+
+NO_BUFFERS = Buffers(torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64))
+
+
+class Quadratics:
+    """A federation of quadratics, as a Task; `num_steps` gradient steps a visit, or an exact solve where it is None."""
+
+    def __init__(
+        self,
+        hessians: torch.Tensor,  # [client, d, d]
+        targets: torch.Tensor,  # [client, d]: the a_i
+        *,
+        num_steps: int | None = None,
+        learning_rate: float = 0.1,
+        num_examples: Sequence[int] | None = None,
+    ) -> None:
+        self.hessians, self.targets = hessians.double(), targets.double()
+        self.num_steps, self.learning_rate = num_steps, learning_rate
+        self.num_examples = tuple(num_examples or [1] * len(targets))
+        self.curved = torch.einsum("ijk,ik->ij", self.hessians, self.targets)  # [client, d]: the H_i a_i
+        self.inverse = cache(self._inverse)
+        self.smoothness = float(torch.linalg.eigvalsh(self.hessians).abs().max())  # L
+
+    def problem(self, assignment: Assignment, *, buffers: Buffers) -> "QuadraticProblem":
+        """Return a client's problem in a round."""
+        return QuadraticProblem(self, assignment, buffers)
+
+    def minimiser(self, weights: Sequence[float] | None = None) -> Vector:
+        """Return the minimiser of the (weighted) sum: (sum H_i)^-1 sum H_i a_i."""
+        weight = torch.tensor(weights or [1] * len(self.targets)).double()
+        return torch.linalg.solve(torch.einsum("i,ijk->jk", weight, self.hessians), weight @ self.curved)
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the gradient of the mean objective."""
+        return self.gradients(w.expand_as(self.targets)).mean(dim=0)
+
+    def gradients(self, w: Vector) -> Vector:
+        """Return each client's gradient at a point of its own, [..., client, d]."""
+        return torch.einsum("ijk,...ik->...ij", self.hessians, w - self.targets)
+
+    def values(self, w: Vector) -> torch.Tensor:
+        """Return each client's objective at a point of its own, [..., client, d]."""
+        return ((w - self.targets) * self.gradients(w)).sum(dim=-1) / 2
+
+    def accuracy(self, client: int, round: int) -> float:
+        """Return the squared norm that a solve leaves of its problem's gradient: none, if it is exact."""
+        assert self.num_steps is None, "the accuracy of gradient steps is not known beforehand"
+        return 0.0
+
+    def _inverse(self, client: int, rho: float) -> torch.Tensor:
+        hessian = self.hessians[client]
+        return torch.linalg.inv(hessian + rho * torch.eye(len(hessian), dtype=hessian.dtype))
+
+
+class QuadraticProblem:
+    """One client's quadratic in one round."""
+
+    def __init__(self, task: Quadratics, assignment: Assignment, buffers: Buffers) -> None:
+        self._task, self.client, self._buffers = task, assignment.client, buffers
+        self.round = assignment.round
+        self.num_steps = task.num_steps or 1
+        self.num_examples = task.num_examples[assignment.client]
+        self.learning_rate = task.learning_rate
+        self._steps = 0
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return H (w - a)."""
+        self._steps += 1
+        return self._task.hessians[self.client] @ (w - self._task.targets[self.client])
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        """Return H v."""
+        self._steps += 1
+        return self._task.hessians[self.client] @ v
+
+    def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
+        """Return (H + rho I)^-1 v."""
+        self._steps += 1
+        return self._task.inverse(self.client, rho) @ v
+
+    def solve(
+        self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
+    ) -> Vector:
+        """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2, exactly or by gradient steps from `start`."""
+        linear = torch.zeros_like(start) if dual is None else dual
+        if centre is not None:
+            linear = linear - rho * centre
+        if self._task.num_steps is None:
+            self._steps += 1
+            return self._task.inverse(self.client, rho) @ (self._task.curved[self.client] - linear)
+        w = start
+        for _ in range(self._task.num_steps):
+            w = w - self.learning_rate * (self.gradient(w) + linear + rho * w)
+        return w
+
+    def effort(self) -> ClientStats:
+        """Return what was done; the loss of a quadratic is of no interest here."""
+        return ClientStats(self._steps, self._steps * self.num_examples, 0.0, self._buffers)
+
+
+def heterogeneous(num_clients: int, dimension: int, *, seed: int = 0, **how: Any) -> Quadratics:
+    """Return clients with curvatures from 0.1 (mu) to 1 (L) along axes of their own, and far apart minimisers."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (num_clients, dimension)
+    axes, _ = torch.linalg.qr(torch.randn(*shape, dimension, dtype=torch.float64, generator=generator))
+    curvatures = 0.1 + 0.9 * torch.rand(shape, dtype=torch.float64, generator=generator)
+    curvatures[:, 0], curvatures[:, -1] = 0.1, 1.0
+    hessians = axes @ torch.diag_embed(curvatures) @ axes.mT
+    return Quadratics(hessians, 3 * torch.randn(shape, dtype=torch.float64, generator=generator), **how)

@@ -1,0 +1,104 @@
+"""A method at work on quadratics, with everything that the analysis speaks of at every round."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.round import Assignment, ServerCheckpoint, run_round, visit_client
+from fedadmm.core.skipping import hearing, who_computes
+from fedadmm.runs.lagrangian import Certificate, Gap, certificate_of, share
+from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics
+
+
+class Path(NamedTuple):
+    """All variables at t = 0, 1, ..., T, where t rounds are done; the client axis follows that of t."""
+
+    active: torch.Tensor  # [T, client]: who takes part in the round that begins at t
+    theta: Vector  # [T + 1, d]
+    w: Vector  # [T + 1, client, d]
+    y: Vector  # [T + 1, client, d]
+    seen: torch.Tensor  # [T + 1, client]: visited at least once
+    errors: torch.Tensor  # [T + 1, client]: epsilon_i of the last solve; before the first, |grad f_i(theta^0)|^2
+    certificate: Certificate  # of [T + 1]
+
+    @property
+    def everyone(self) -> int:
+        """The first t at which every client has been visited; T + 1 if there is none."""
+        return int((~self.seen.all(dim=1)).sum())
+
+    def after(self, t: int) -> "Path":
+        """Return the path from t on."""
+        certificate = Certificate(
+            self.certificate.lagrangian[t:],
+            Gap(*(term[t:] for term in self.certificate.gap)),
+            self.certificate.largest_error[t:],
+        )
+        return Path(
+            self.active[t:], self.theta[t:], self.w[t:], self.y[t:], self.seen[t:], self.errors[t:], certificate
+        )
+
+
+def rounds(
+    algorithm: Algorithm[Any, Any, Any],
+    task: Quadratics,
+    *,
+    theta: Vector,
+    draws: Iterable[Iterable[int]],
+    seed: int = 0,
+) -> Iterator[tuple[ServerCheckpoint, dict[int, Message]]]:
+    """Play a round for each draw of clients; yield the server's progress and the states of the clients visited."""
+    progress = ServerCheckpoint(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
+    states: dict[int, Message] = {}
+    applied: tuple[int, ...] | None = None
+    for active in draws:
+        number = progress.round + 1
+        working = who_computes(algorithm, active, num_clients=len(task.targets), seed=seed, round=number)
+        assignments = [Assignment(client, number, 1, sends=sends) for client, sends in working]
+        answers = [
+            visit_client(
+                algorithm,
+                algorithm.download(progress.server),
+                assignment,
+                state=states.get(assignment.client),
+                initial=theta,
+                problem=task.problem(assignment, buffers=NO_BUFFERS),
+            )
+            for assignment in hearing(algorithm, assignments, applied=applied)
+        ]
+        new = {visit.client: state for visit, state in answers if visit.finite}
+        states |= new
+        progress, tally = run_round(
+            algorithm,
+            progress,
+            [visit for visit, _ in answers],
+            weight=lambda client: 1.0,
+            registered=float(len(task.targets)),
+        )
+        applied = tally.clients
+        yield progress, new
+
+
+def walk(
+    algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, theta: Vector, draws: Sequence[Iterable[int]]
+) -> Path:
+    """Return the path of a method whose clients keep w, y and rho, from w_i = theta^0 and y_i = 0 on."""
+    length, (num_clients, dimension) = len(draws), task.targets.shape
+    thetas = theta.expand(length + 1, -1).clone()
+    w, y = theta.expand(length + 1, num_clients, -1).clone(), torch.zeros(length + 1, num_clients, dimension)
+    y = y.to(theta.dtype)
+    active = torch.zeros(length, num_clients, dtype=torch.bool)
+    seen = torch.zeros(length + 1, num_clients, dtype=torch.bool)
+    errors = task.gradients(w[0]).square().sum(dim=-1).expand(length + 1, -1).clone()
+    for t, (progress, new) in enumerate(rounds(algorithm, task, theta=theta, draws=draws)):
+        thetas[t + 1] = progress.server.theta
+        for client, state in new.items():
+            active[t, client] = True
+            w[t + 1 :, client], y[t + 1 :, client] = state.w, state.y  # type: ignore[attr-defined]
+            seen[t + 1 :, client] = True
+            errors[t + 1 :, client] = task.accuracy(client, progress.round)
+    shares = share(
+        w=w, y=y, theta=thetas, rho=algorithm.init_client(theta).rho, value=task.values(w), gradient=task.gradients(w)
+    )
+    return Path(active, thetas, w, y, seen, errors, certificate_of([(1.0, shares)]))

@@ -1,0 +1,143 @@
+"""The paper's networks, its released code's, and small ones, some convex; any other comes from the user."""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.names import import_named
+
+
+def softmax_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return one dense layer, whose loss is convex."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))
+
+
+def linear(*, input_shape: tuple[int, ...], num_classes: int, bias: bool = True) -> nn.Module:
+    """Return one dense layer: a score for each class, or one number where targets are numbers."""
+    dense = nn.Linear(math.prod(input_shape), num_classes or 1, bias=bias)
+    return nn.Sequential(nn.Flatten(), dense, *([] if num_classes else [nn.Flatten(0)]))
+
+
+class AgainstZero(nn.Module):
+    """A score for class 1, beside 0 for class 0: their cross entropy is the logistic loss."""
+
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        return nn.functional.pad(scores, (1, 0))
+
+
+def logistic_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return one score for two classes, whose loss is convex."""
+    if num_classes != 2:
+        raise InputError(
+            f"logistic_regression tells two classes apart, the data has {num_classes}; list those of class 1 in "
+            "data.positive, or use softmax_regression"
+        )
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 1), AgainstZero())
+
+
+def mlp(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return dense layers of 200 and 200."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(input_shape), 200),
+        nn.ReLU(),
+        nn.Linear(200, 200),
+        nn.ReLU(),
+        nn.Linear(200, num_classes),
+    )
+
+
+def cnn1(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return the paper's CNN 1, for 28x28 grey images: 1,663,370 parameters."""
+    _require_shape("cnn1", input_shape, (1, 28, 28))
+    return nn.Sequential(*_convolutions(1, nn.ReLU), *_dense(3136, 512, num_classes))
+
+
+def cnn2(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return the paper's CNN 2, for 32x32 colour images: 1,105,098 parameters."""
+    _require_shape("cnn2", input_shape, (3, 32, 32))
+    return nn.Sequential(*_convolutions(3, nn.ReLU), *_dense(4096, 256, num_classes))
+
+
+def cnn1_released(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return CNN 1 as released: no activation after the convolutions, a softmax as its output."""
+    _require_shape("cnn1_released", input_shape, (1, 28, 28))
+    return nn.Sequential(*_convolutions(1, nn.Identity), *_dense(3136, 512, num_classes), nn.Softmax(dim=1))
+
+
+def cnn2_released(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return CNN 2 as released: no activation after the convolutions, a softmax as its output."""
+    _require_shape("cnn2_released", input_shape, (3, 32, 32))
+    return nn.Sequential(*_convolutions(3, nn.Identity), *_dense(4096, 256, num_classes), nn.Softmax(dim=1))
+
+
+def _convolutions(channels: int, activation: type[nn.Module]) -> list[nn.Module]:
+    # The pool comes before the activation, which is monotone: the same function, on a quarter of the numbers.
+    return [
+        nn.Conv2d(channels, 32, kernel_size=5, padding=2),
+        nn.MaxPool2d(2),
+        activation(),
+        nn.Conv2d(32, 64, kernel_size=5, padding=2),
+        nn.MaxPool2d(2),
+        activation(),
+        nn.Flatten(),
+    ]
+
+
+def _dense(num_inputs: int, width: int, num_classes: int) -> list[nn.Module]:
+    return [nn.Linear(num_inputs, width), nn.ReLU(), nn.Linear(width, num_classes)]
+
+
+def _require_shape(name: str, shape: tuple[int, ...], needed: tuple[int, ...]) -> None:
+    if tuple(shape) != needed:
+        raise InputError(
+            f"{name} takes inputs of shape {'x'.join(map(str, needed))}, the data has "
+            f"{'x'.join(map(str, shape))}; use mlp, or a model of your own"
+        )
+
+
+ModelFunction = Callable[..., nn.Module]
+
+MODELS: dict[str, ModelFunction] = {
+    function.__name__: function
+    for function in (cnn1, cnn2, cnn1_released, cnn2_released, mlp, linear, softmax_regression, logistic_regression)
+}
+
+
+def build(
+    model: str | ModelFunction,
+    *,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    seed: int,
+    like: torch.Tensor | None = None,
+    **options: Any,
+) -> nn.Module:
+    """Return a model with fresh weights drawn from `seed`, by name, by "package.module:function" or by function.
+
+    A function is given `input_shape` and `num_classes` if it has parameters of these names, and `options`. Where the
+    inputs that it is to be like are float64, the model is too.
+    """
+    if isinstance(model, str):
+        if model not in MODELS and ":" not in model:
+            raise InputError(
+                f'model {model!r} is unknown; use one of {", ".join(MODELS)}, or "package.module:function"'
+            )
+        model = MODELS[model] if model in MODELS else import_named(model, what="model")
+    facts = {"input_shape": tuple(input_shape), "num_classes": num_classes}
+    names = inspect.signature(model).parameters
+    arguments = {key: value for key, value in facts.items() if key in names} | options
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            module = model(**arguments)
+        except TypeError as error:
+            raise InputError(f"the model cannot be made with {arguments}: {error}") from error
+    if not isinstance(module, nn.Module):
+        raise InputError(f"the model function returned {type(module).__name__}; return a torch.nn.Module")
+    return module.double() if like is not None and like.dtype == torch.float64 else module

@@ -1,0 +1,222 @@
+"""Local stochastic gradient descent on a network, with the terms of the algorithm fused into its step."""
+
+from collections.abc import Iterator
+
+import torch
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment, ClientStats
+from fedadmm.core.seeds import stream, torch_seed
+from fedadmm.data.examples import Examples, is_whole
+from fedadmm.training.curvature import Curvature
+from fedadmm.training.evaluation import Loss
+from fedadmm.training.flat import FlatModel, channels_last
+from fedadmm.training.local import LocalTraining
+from fedadmm.training.model_checks import out_of_range
+from fedadmm.training.solvers import squared_norm
+
+CHUNK = 1000  # examples of a full gradient that are in memory at once
+
+
+class SGDProblem(Curvature):
+    """One client's objective in one round: the mean loss of the network over its examples, and l2/2 |w|^2."""
+
+    def __init__(
+        self,
+        model: FlatModel,
+        examples: Examples,
+        *,
+        assignment: Assignment,
+        local: LocalTraining,
+        loss: Loss,
+        seed: int,
+        l2: float = 0.0,
+    ) -> None:
+        self._model, self._examples, self._loss, self._l2 = model, examples, loss, l2
+        self._assignment, self._local, self._seed = assignment, local, seed
+        self.client, self.round = assignment.client, assignment.round
+        self.num_examples = len(examples.targets)
+        self.batch_size = min(self._wanted_batch(), self.num_examples)
+        self._max_steps = self._steps_within(assignment, max_steps=local.max_steps)
+        self.num_steps = self._max_steps  # after a solve: those it took
+        self.learning_rate = local.learning_rate_at(assignment.round)
+        self._accuracy = local.accuracy_at(assignment.round, client=assignment.client, seed=seed)
+        self._epsilon: float | None = None
+        self._steps = self._evaluations = self._num_losses = 0
+        float_type = torch.promote_types(model.weights.dtype, torch.float32)
+        self._loss_sum = torch.zeros((), dtype=float_type, device=model.weights.device)
+        self._seed_dropout()
+
+    def solve(
+        self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
+    ) -> Vector:
+        """Run SGD on f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
+        model, learning_rate = self._model, self.learning_rate
+        constant = None if dual is None else dual
+        if rho:
+            assert centre is not None
+            constant = -rho * centre if constant is None else constant - rho * centre
+        decay = self._local.weight_decay + self._l2
+        pull = rho + decay  # of w towards 0; `constant` moves rho's part to the centre
+        step = (
+            _MomentumStep(model, learning_rate, pull, constant, self._local.momentum)
+            if self._local.momentum
+            else _PlainStep(model, learning_rate, pull, constant)
+        )
+        model.load(start)
+        before = self._steps
+        for epoch in range(self._assignment.epochs):
+            for inputs, targets in self._batches(epoch):
+                if self._is_over(self._steps - before, len(targets)):
+                    break
+                loss, gradients = self._gradients(inputs, targets)
+                self._count(loss)
+                step(gradients)
+            if self._accuracy is not None:
+                self._epsilon = self._measured(pull, constant)
+                if self._epsilon <= self._accuracy:
+                    break
+            if self._is_over(self._steps - before, self.batch_size):
+                break
+        self.num_steps = self._steps - before
+        return model.weights.clone()
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the gradient of the objective over all of the client's examples."""
+        self._model.load(w)
+        total = self._l2 * w if self._l2 else torch.zeros_like(w)
+        for loss, _ in self._add_gradients(total):
+            self._count(loss)
+        return total
+
+    def effort(self) -> ClientStats:
+        """Return what was done since the problem was made."""
+        loss = float(self._loss_sum) / max(self._num_losses, 1)
+        return ClientStats(self._steps, self._evaluations, loss, self._model.buffers(), self._epsilon)
+
+    def _wanted_batch(self) -> int:
+        return self.num_examples if self._local.batch_size == "full" else self._local.batch_size
+
+    def _steps_within(self, assignment: Assignment, *, max_steps: int | None) -> int:
+        """Return how many steps there is a budget for, if no time is spent on checks."""
+        of_an_epoch = -(-self.num_examples // self.batch_size)
+        steps = [assignment.epochs * of_an_epoch]
+        if max_steps is not None:
+            steps.append(max_steps)
+        if assignment.gradients is not None:
+            epochs, rest = divmod(assignment.gradients, self.num_examples)
+            steps.append(max(1, epochs * of_an_epoch + rest // self.batch_size))
+        return min(steps)
+
+    def _is_over(self, steps: int, num_examples: int) -> bool:
+        """Return whether there is no budget for a step on so many examples; one step is always taken."""
+        if not steps:
+            return False
+        time = self._assignment.gradients
+        return steps >= self._max_steps or (time is not None and self._evaluations + num_examples > time)
+
+    def _measured(self, pull: float, constant: Vector | None) -> float:
+        """Return |grad L|^2 at the model's weights; the solve does not notice."""
+        buffers, gradient = self._model.buffers(), torch.zeros_like(self._model.weights)
+        with torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
+            self._seed_dropout()
+            self._add_gradients(gradient)
+        self._model.load_buffers(buffers)
+        gradient.add_(self._model.weights, alpha=pull)
+        return squared_norm(gradient if constant is None else gradient.add_(constant))
+
+    def _add_gradients(self, total: Vector) -> list[tuple[torch.Tensor, float]]:
+        """Add the gradient of the mean loss over all examples; return the losses of chunks, with their shares."""
+        losses, views = [], self._model.split(total)
+        parts = zip(self._examples.inputs.split(CHUNK), self._examples.targets.split(CHUNK), strict=True)
+        for inputs, targets in parts:
+            share = len(targets) / self.num_examples
+            loss, gradients = self._gradients(inputs, targets)
+            torch._foreach_add_(views, gradients, alpha=share)
+            losses.append((loss, share))
+        return losses
+
+    def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        inputs, targets = self._examples
+        if self.batch_size < self.num_examples:
+            generator = stream(self._seed, "batches", self.round, self._assignment.client, epoch)
+            order = torch.from_numpy(generator.permutation(self.num_examples)).to(targets.device)
+            inputs, targets = inputs[order], targets[order]
+        inputs = channels_last(inputs)
+        return zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
+
+    def _seed_dropout(self) -> None:
+        """Give torch's own generator, from which dropout draws, this client's stream of this round."""
+        # The CPU's generator is seeded alone there: torch.manual_seed looks for every other device, at 0.2 ms a call.
+        seeded = torch.default_generator if self._model.weights.device.type == "cpu" else torch
+        seeded.manual_seed(torch_seed(self._seed, "dropout", self.round, self._assignment.client))
+
+    def _remedy_for_one(self) -> str:
+        if self.num_examples == 1:
+            return "give it at least 2 examples, or use a model without batch normalisation"
+        return f"use a batch_size that leaves no remainder of 1 in {self.num_examples}"
+
+    def _count(self, loss: torch.Tensor) -> None:
+        self._steps += 1
+        self._num_losses += 1
+        self._loss_sum += loss
+
+    def _gradients(self, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        try:
+            value = self._loss(self._model.module(inputs), targets)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InputError(
+                f"client {self._assignment.client} has a batch of one example, on which batch normalisation "
+                f"cannot train; {self._remedy_for_one()}"
+            ) from error
+        except IndexError as error:
+            if not is_whole(inputs):
+                raise
+            wrong = out_of_range(inputs, str(error))
+            raise InputError(f"client {self._assignment.client} has a batch of inputs {wrong}") from error
+        gradients = torch.autograd.grad(value, self._model.parameters, allow_unused=True)
+        self._evaluations += len(targets)
+        return value.detach(), [
+            torch.zeros_like(p) if g is None else g for g, p in zip(gradients, self._model.parameters, strict=True)
+        ]
+
+
+class _PlainStep:
+    """w <- (1 - lr pull) w - lr (g + constant), in two passes over w, or one where there is no constant."""
+
+    def __init__(self, model: FlatModel, learning_rate: float, pull: float, constant: Vector | None) -> None:
+        self._model, self._learning_rate = model, learning_rate
+        self._shrink = 1 - learning_rate * pull
+        self._shift = None if constant is None else -learning_rate * constant
+
+    def __call__(self, gradients: list[torch.Tensor]) -> None:
+        weights = self._model.weights
+        if self._shift is not None:
+            torch.add(self._shift, weights, alpha=self._shrink, out=weights)
+        elif self._shrink != 1:
+            weights.mul_(self._shrink)
+        torch._foreach_add_(self._model.views, gradients, alpha=-self._learning_rate)
+
+
+class _MomentumStep:
+    """v <- momentum v + g + pull w + constant;  w <- w - lr v."""
+
+    def __init__(
+        self, model: FlatModel, learning_rate: float, pull: float, constant: Vector | None, momentum: float
+    ) -> None:
+        self._model, self._learning_rate, self._pull = model, learning_rate, pull
+        self._constant, self._momentum = constant, momentum
+        self._velocity = torch.zeros_like(model.weights)
+        self._views = model.split(self._velocity)
+
+    def __call__(self, gradients: list[torch.Tensor]) -> None:
+        self._velocity.mul_(self._momentum)
+        if self._pull:
+            self._velocity.add_(self._model.weights, alpha=self._pull)
+        if self._constant is not None:
+            self._velocity.add_(self._constant)
+        torch._foreach_add_(self._views, gradients)
+        self._model.weights.add_(self._velocity, alpha=-self._learning_rate)

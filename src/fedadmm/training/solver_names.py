@@ -1,0 +1,78 @@
+"""Which client runs which solver."""
+
+from collections.abc import Set
+from itertools import accumulate
+from typing import Any, Self
+
+from pydantic import ConfigDict, model_validator
+
+from fedadmm.core.errors import InputError
+from fedadmm.core.seeds import stream
+from fedadmm.core.settings import Settings
+
+NAMES = ("sgd", "gd", "lbfgs")
+
+
+class Shares(Settings):
+    """The probability with which a client has a solver; which it has is drawn once. Further keys are functions."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+    sgd: float = 0.0
+    gd: float = 0.0
+    lbfgs: float = 0.0
+
+    @model_validator(mode="after")
+    def _check_sum(self) -> Self:
+        shares = list(self.by_name.values())
+        if not (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9):
+            raise InputError(f"the shares of solvers are {shares}; use numbers from 0 on whose sum is 1")
+        return self
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """The share of each solver: of ours, then of the user's own."""
+        return {name: getattr(self, name) for name in NAMES} | dict(sorted(self.__pydantic_extra__.items()))
+
+
+SolverName = str | tuple[str, ...] | Shares
+
+
+def check_solver(value: Any) -> Any:
+    """Return the solver of all clients, the list of each one's, or the shares; None for SGD alone."""
+    for name in value if isinstance(value, dict | list | tuple) else (value,):
+        if callable(name):
+            raise InputError(f'solver={_name(name)} is a function; give its name, as "{_path(name)}"')
+        if isinstance(name, str) and name not in NAMES and ":" not in name:
+            raise InputError(f'solver={name!r} is unknown; use one of {", ".join(NAMES)}, or "package.module:function"')
+    if isinstance(value, dict):
+        return Shares(**value)
+    return None if value == "sgd" else tuple(value) if isinstance(value, list) else value
+
+
+def names_of(solver: SolverName | None) -> Set[str]:
+    """Return the names of all solvers that clients may have."""
+    if isinstance(solver, Shares):
+        return {name for name, share in solver.by_name.items() if share}
+    return set(solver) if isinstance(solver, tuple) else {solver or "sgd"}
+
+
+def solver_of(solver: SolverName | None, *, client: int, seed: int) -> str:
+    """Return the name of a client's solver."""
+    if isinstance(solver, Shares):
+        place = stream(seed, "solver", client).random()
+        *names, last = solver.by_name
+        bounds = accumulate(solver.by_name[name] for name in names)
+        return [*names, last][sum(place >= bound for bound in bounds)]
+    return solver[client] if isinstance(solver, tuple) else solver or "sgd"
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _path(function: Any) -> str:
+    """Return the name under which a file finds a function; a pattern for one that has none."""
+    module, name = getattr(function, "__module__", "__main__"), _name(function)
+    return "package.module:function" if module == "__main__" or "<" in name else f"{module}:{name}"

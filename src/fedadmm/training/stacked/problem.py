@@ -1,0 +1,206 @@
+"""Stochastic gradient descent on K clients' problems as one tensor program: the serial step on [K, d].
+
+A scalar that differs from client to client is [K, 1]. Clients stand in falling order of their steps, so that those
+who are done drop off the end of the stack.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.round import Assignment, Buffers, ClientStats
+from fedadmm.data.examples import Examples
+from fedadmm.training.evaluation import Loss
+from fedadmm.training.flat import FlatModel
+from fedadmm.training.local import LocalTraining
+from fedadmm.training.sgd import CHUNK
+from fedadmm.training.stacked.batches import Batch, Counts, sgd_batches, whole_batches
+from fedadmm.training.stacked.gradients import columns, stacked_gradients
+
+MEMORY = 1 << 28  # bytes that a stack may take
+VECTORS = 16  # of a client, at most, at one time: weights, gradient, state, upload, and what is between
+PLACE = 24  # bytes for the place of an example in a batch, and its share
+
+Scalar = float | torch.Tensor  # the same for all clients, or [K, 1]
+Parts = Sequence[torch.Tensor | None]  # of a vector or a stack of them, one for each parameter
+Add = Callable[[Sequence[torch.Tensor], float], None]  # adds a multiple of the gradients to parts
+
+
+def stack_size(counts: Counts, *, epochs: int, num_parameters: int, example_bytes: int) -> int:
+    """Return how many clients with so many examples and at most so many epochs a stack may hold."""
+    longest = int(counts.max())
+    examples = 2 * min(longest, CHUNK) * example_bytes + PLACE * epochs * longest
+    return max(1, MEMORY // (VECTORS * 4 * num_parameters + examples))
+
+
+class StackedProblem:
+    """The objectives of K clients in one round; `assignments` is their order in the stack."""
+
+    def __init__(
+        self,
+        model: FlatModel,
+        examples: Examples,
+        *,
+        starts: Counts,
+        counts: Counts,
+        assignments: Sequence[Assignment],
+        buffers: Buffers,
+        local: LocalTraining,
+        loss: Loss,
+        seed: int,
+        l2: float = 0.0,
+    ) -> None:
+        """Begin with examples[starts[k] : starts[k] + counts[k]] as those of assignment k."""
+        batch_size = int(counts.max()) if local.batch_size == "full" else local.batch_size
+        epochs = np.array([assignment.epochs for assignment in assignments])
+        steps = epochs * -(-counts // np.minimum(counts, batch_size))
+        order = np.argsort(-steps, kind="stable")
+        self.assignments = [assignments[place] for place in order]
+        self._starts, self._counts, self._num_steps = starts[order], counts[order], steps[order]
+        self._model, self._examples, self._buffers = model, examples, buffers
+        self._local, self._batch_size, self._seed, self._l2 = local, batch_size, seed, l2
+        self._gradients = stacked_gradients(model, loss, input_dims=examples.inputs.ndim - 1)
+        self.round = assignments[0].round
+        self.learning_rate = local.learning_rate_at(self.round)
+        self.num_steps = self._column(self._num_steps)
+        self.num_examples = self._column(self._counts)
+        self._steps, self._evaluations = np.zeros_like(steps), np.zeros_like(steps)
+        self._loss_sum = model.weights.new_zeros(len(assignments))
+
+    def solve(
+        self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
+    ) -> Vector:
+        """Run the assigned epochs of SGD on f(w) + <dual, w> + rho/2 |w - centre|^2, from `start`."""
+        constant = dual
+        if isinstance(rho, torch.Tensor) or rho:
+            assert centre is not None
+            constant = -rho * centre if dual is None else _less(dual, centre, times=rho)
+        weights = self._parts(start)
+        constants = None if constant is None else columns(constant, self._model)
+        decay = self._local.weight_decay + self._l2
+        pull = rho + decay  # of w towards 0; `constant` moves rho's part to the centre
+        step = (
+            _MomentumStep(weights, self.learning_rate, pull, constants, self._local.momentum)
+            if self._local.momentum
+            else _PlainStep(weights, self.learning_rate, pull, constants)
+        )
+        batches = sgd_batches(
+            self.assignments, self._starts, self._counts, batch_size=self._batch_size, seed=self._seed
+        )
+        for k, *batch in _threaded(batches.over(self._examples, like=weights[0])):
+            losses, add = self._gradients(self._shaped(weights, k), *batch)
+            self._loss_sum[:k] += losses
+            step(k, lambda to, alpha: add(self._shaped(to, k), alpha))  # noqa: B023
+        self._steps += self._num_steps
+        self._evaluations += self._counts * [assignment.epochs for assignment in self.assignments]
+        return torch.cat(weights, dim=1)
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the gradients of the objectives over all of each client's examples."""
+        total, weights = self._parts(self._l2 * w if self._l2 else torch.zeros_like(w)), self._parts(w)
+        batches = whole_batches(self._starts, self._counts, chunk=CHUNK)
+        for k, inputs, targets, shares in _threaded(batches.over(self._examples, like=total[0])):
+            part = (shares > 0).sum(dim=1, keepdim=True) / self.num_examples[:k]  # of a client's examples
+            losses, add = self._gradients(self._shaped(weights, k), inputs, targets, shares * part)
+            self._loss_sum[:k] += losses / part[:, 0].where(part[:, 0] > 0, 1)
+            add(self._shaped(total, k), 1.0)
+        self._steps += -(-self._counts // CHUNK)
+        self._evaluations += self._counts
+        return torch.cat(total, dim=1)
+
+    def efforts(self) -> list[ClientStats]:
+        """Return what was done for each client since the problem was made."""
+        losses = (self._loss_sum / self._column(np.maximum(self._steps, 1))[:, 0]).tolist()
+        done = zip(self._steps.tolist(), self._evaluations.tolist(), losses, strict=True)
+        return [ClientStats(*numbers, self._buffers) for numbers in done]
+
+    def _parts(self, flat: Vector) -> list[torch.Tensor]:
+        """Return copies of a vector or a stack of them, one [K, n] for each parameter: products into them are fast."""
+        return [
+            part.new_empty(len(self.assignments), part.shape[-1]).copy_(part) for part in columns(flat, self._model)
+        ]
+
+    def _shaped(self, parts: Sequence[torch.Tensor], num_clients: int) -> list[torch.Tensor]:
+        """Return the parts of the first clients in the shapes of the parameters, [K, ...]."""
+        return [
+            part[:num_clients].view(num_clients, *p.shape)
+            for part, p in zip(parts, self._model.parameters, strict=True)
+        ]
+
+    def _column(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(values[:, None]).to(self._model.weights)
+
+
+def _threaded(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Let at most one thread a client work on a batch: no product is then divided, and the bits are one thread's."""
+    usual = torch.get_num_threads()
+    try:
+        for batch in batches:
+            torch.set_num_threads(min(usual, batch.num_clients))
+            yield batch
+    finally:
+        torch.set_num_threads(usual)
+
+
+class _PlainStep:
+    """w <- (1 - lr pull) w - lr (g + constant) for the first clients of a stack."""
+
+    def __init__(
+        self, weights: list[torch.Tensor], learning_rate: float, pull: Scalar, constants: Parts | None
+    ) -> None:
+        self._weights, self._learning_rate = weights, learning_rate
+        self._shrink = 1 - learning_rate * pull
+        self._shifts = [None if c is None else -learning_rate * c for c in constants or [None] * len(weights)]
+
+    def __call__(self, num_clients: int, add: Add) -> None:
+        shrink = _first(self._shrink, num_clients)
+        for part, part_shift in zip(self._weights, self._shifts, strict=True):
+            weights, shift = part[:num_clients], _first(part_shift, num_clients)
+            if isinstance(shrink, torch.Tensor):
+                torch.mul(weights, shrink, out=weights)
+            elif shift is not None:
+                torch.add(shift, weights, alpha=shrink, out=weights)
+                shift = None
+            elif shrink != 1:
+                weights.mul_(shrink)
+            if shift is not None:
+                weights.add_(shift)
+        add(self._weights, -self._learning_rate)
+
+
+class _MomentumStep:
+    """v <- momentum v + g + pull w + constant;  w <- w - lr v, for the first clients of a stack."""
+
+    def __init__(
+        self, weights: list[torch.Tensor], learning_rate: float, pull: Scalar, constants: Parts | None, momentum: float
+    ) -> None:
+        self._weights, self._learning_rate, self._pull = weights, learning_rate, pull
+        self._constants, self._momentum = constants or [None] * len(weights), momentum
+        self._velocities = [torch.zeros_like(part) for part in weights]
+
+    def __call__(self, num_clients: int, add: Add) -> None:
+        pull = _first(self._pull, num_clients)
+        parts = zip(self._weights, self._velocities, self._constants, strict=True)
+        for weights, velocity, constant in parts:
+            velocity[:num_clients].mul_(self._momentum).add_(pull * weights[:num_clients])
+            if constant is not None:
+                velocity[:num_clients].add_(_first(constant, num_clients))
+        add(self._velocities, 1.0)
+        for weights, velocity in zip(self._weights, self._velocities, strict=True):
+            weights[:num_clients].add_(velocity[:num_clients], alpha=-self._learning_rate)
+
+
+def _less(vector: Vector, other: Vector, *, times: Scalar) -> Vector:
+    """Return vector - times x other, in one pass where all clients have the same number."""
+    if isinstance(times, torch.Tensor):
+        return vector - times * other
+    return torch.sub(vector, other, alpha=times)
+
+
+def _first(value: Any, num_clients: int) -> Any:
+    """Return the part of the first clients of what is stacked; what all clients share stays as it is."""
+    return value[:num_clients] if isinstance(value, torch.Tensor) and value.ndim == 2 else value

@@ -1,0 +1,191 @@
+"""A network, its loss and a federation's data, as the problems of its clients."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from fedadmm.core.algorithm import Vector
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment, Buffers
+from fedadmm.data.examples import Examples
+from fedadmm.data.federated import PartitionedData
+from fedadmm.training.evaluation import Loss, Metric, Scores, batches, combined, score
+from fedadmm.training.flat import FlatModel, independent_copy
+from fedadmm.training.full_batch import FullBatchProblem
+from fedadmm.training.local import LocalTraining
+from fedadmm.training.model_checks import check_fit, check_test_inputs, check_whole_inputs
+from fedadmm.training.objective import Landscape
+from fedadmm.training.optimum import Objective, Optimum, is_linear
+from fedadmm.training.sgd import SGDProblem
+from fedadmm.training.solvers import solver_named
+from fedadmm.training.stacked.batches import joined
+from fedadmm.training.stacked.gradients import check_stackable
+from fedadmm.training.stacked.problem import StackedProblem, stack_size
+
+
+class FederatedData(Protocol):
+    """The data of a federation, client by client."""
+
+    @property
+    def num_clients(self) -> int: ...
+    @property
+    def num_examples(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def test(self) -> Examples | None: ...
+
+    def client(self, client: int) -> Examples: ...
+
+
+class LearningTask:
+    """The clients' problems: the mean loss of one network over each client's examples, and l2/2 |w|^2."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        data: FederatedData,
+        *,
+        local: LocalTraining,
+        loss: Loss,
+        metrics: Mapping[str, Metric],
+        seed: int,
+        l2: float = 0.0,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.model = FlatModel(module, device=device)
+        self.data, self._local, self._seed, self._device = data, local, seed, device
+        self._loss, self._metrics, self._l2 = loss, metrics, l2
+        self._test = [] if data.test is None else batches(self._on_device(data.test))
+        check_fit(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
+        if data.test is not None:
+            check_test_inputs(self.model, data.test)
+
+    def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
+        """Return a client's problem in a round, on a network with these buffers."""
+        self.model.load_buffers(buffers)
+        self.model.module.train()
+        solver = self._local.solver_of(assignment.client, seed=self._seed)
+        kind = SGDProblem if solver == "sgd" else partial(FullBatchProblem, solver=solver_named(solver))
+        return kind(
+            self.model,
+            self._on_device(self.data.client(assignment.client)),
+            assignment=assignment,
+            local=self._local,
+            loss=self._loss,
+            l2=self._l2,
+            seed=self._seed,
+        )
+
+    def stack(self, assignments: Sequence[Assignment], *, buffers: Buffers) -> StackedProblem:
+        """Return the problems of several clients in a round as one."""
+        self.model.load_buffers(buffers)
+        self.model.module.train()
+        clients = [assignment.client for assignment in assignments]
+        examples, starts = joined(self.data, clients)
+        if not isinstance(self.data, PartitionedData):  # of which all was tried before round 1
+            check_whole_inputs(self.model, examples)
+        return StackedProblem(
+            self.model,
+            examples,
+            starts=starts,
+            counts=self.data.num_examples[clients],
+            assignments=assignments,
+            buffers=buffers,
+            local=self._local,
+            loss=self._loss,
+            l2=self._l2,
+            seed=self._seed,
+        )
+
+    def stack_size(self, assignments: Sequence[Assignment]) -> int:
+        """Return how many clients of a round may be stacked at a time."""
+        counts = self.data.num_examples[[assignment.client for assignment in assignments]]
+        return stack_size(
+            counts,
+            epochs=max(assignment.epochs for assignment in assignments),
+            num_parameters=self.num_parameters,
+            example_bytes=self.data.client(assignments[0].client).inputs[0].nbytes,
+        )
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of a batch, a mean over its examples."""
+        return self._loss
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of trainable parameters."""
+        return self.model.weights.numel()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the outputs are linear in the parameters, as convex problems need."""
+        return is_linear(self.model, self._on_device(self.data.client(0)))
+
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether the network has convolutions, which gain little in a stack."""
+        return any(isinstance(module, nn.modules.conv._ConvNd) for module in self.model.module.modules())
+
+    def check_stackable(self) -> None:
+        """Refuse a network, a loss or a local solve of which no stack can be made."""
+        if keys := self._local.beyond_epochs:
+            raise InputError(f'a stack runs epochs of SGD, and local has {keys}; use engine="workers"')
+        check_stackable(self.model, self._loss, self._on_device(self.data.client(0)))
+        check_whole_inputs(self.model, joined(self.data, [0])[0])
+
+    def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
+        """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
+        objective = Objective(self.model.module, self.data, loss=self._loss, l2=self._l2, weights=weights)
+        return Optimum(objective, initial=self.model.weights)
+
+    def landscape(self, client: int, *, buffers: Buffers) -> Landscape:
+        """Return a client's objective as a function, over all of its examples."""
+        return Landscape(
+            self.model,
+            self._on_device(self.data.client(client)),
+            loss=self._loss,
+            decay=self._l2 + self._local.weight_decay,
+            buffers=buffers,
+        )
+
+    def cost(self, assignment: Assignment) -> float:
+        """Return the number of example gradients that a client's epochs take, for a fair share of the work."""
+        return assignment.epochs * float(self.data.num_examples[assignment.client])
+
+    def buffers(self) -> Buffers:
+        """Return the network's buffers."""
+        return self.model.buffers()
+
+    def private(self) -> "LearningTask":
+        """Return a task with a network of its own, for another process."""
+        twin = copy.copy(self)
+        twin.model = FlatModel(independent_copy(self.model.module), device=self._device)
+        return twin
+
+    @property
+    def num_parts(self) -> int:
+        """The number of parts in which the test examples are evaluated."""
+        return len(self._test)
+
+    def evaluate_part(self, part: int, theta: Vector, *, buffers: Buffers) -> Scores:
+        """Return loss and metrics on a part of the test examples."""
+        return self._score(theta, buffers, self._test[part])
+
+    def evaluate_client(self, client: int, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
+        """Return loss and metrics on one client's own examples."""
+        parts = batches(self._on_device(self.data.client(client)))
+        return combined(self._score(theta, buffers, part) for part in parts)
+
+    def _score(self, theta: Vector, buffers: Buffers, examples: Examples) -> Scores:
+        self.model.load(theta)
+        self.model.load_buffers(buffers)
+        return score(self.model.module, examples, loss=self._loss, metrics=self._metrics)
+
+    def _on_device(self, examples: Examples) -> Examples:
+        return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))

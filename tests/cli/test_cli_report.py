@@ -1,0 +1,69 @@
+import pytest
+from typer.testing import CliRunner
+
+from fedadmm import InputError
+from fedadmm.cli import app
+from run_folders import write_run
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Two runs of one setting, and one whose data is another."""
+    for seed in (0, 1):
+        write_run(tmp_path / f"runs/own-{seed}", [0.2, 0.6, 0.6], seed=seed)
+    write_run(tmp_path / "runs/stranger", [0.2], data="mnist")
+    return tmp_path
+
+
+def report(folder, *options):
+    return CliRunner().invoke(app, ["report", str(folder / "runs"), "-o", str(folder / "out"), *options])
+
+
+def test_runs_that_do_not_belong_together_are_refused_by_name_and_nothing_is_written(mixed):
+    result = report(mixed)
+    assert isinstance(result.exception, InputError)
+    assert "add --mixed leave-out" in str(result.exception)
+    assert "stranger has data.name=mnist (not digits)" in str(result.exception)
+    assert not (mixed / "out").exists()
+
+
+def test_the_report_goes_on_with_the_rest_on_request(mixed):
+    (mixed / "runs/void").mkdir()
+    result = report(mixed, "--mixed", "leave-out")
+    assert result.exit_code == 0, result.output
+    assert "Left out: " in result.stderr
+    assert "stranger has data.name=mnist" in result.stderr
+    assert "void is no run folder" in result.stderr
+    tables = (mixed / "out/tables.md").read_text()
+    assert "mnist" not in tables
+    assert "| fedavg | 2.0 ± 0.0 |" in tables
+    assert str(mixed / "out/report.html") in result.stdout
+
+
+def test_each_setting_can_have_a_section_of_its_own(mixed):
+    result = report(mixed, "--mixed", "sections", "--title", "All")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    headings = [line for line in (mixed / "out/tables.md").read_text().splitlines() if line.startswith("#")]
+    assert headings == ["# All", "## digits, iid, 10 clients, target 0.5", "## mnist, iid, 10 clients, target 0.5"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
+    write_run(tmp_path / "runs/a", [0.1])
+    (tmp_path / "out").write_text("a file")
+    result = report(tmp_path)
+    assert isinstance(result.exception, InputError)
+    assert "give another folder" in str(result.exception)
+
+
+def test_a_damaged_folder_is_named_and_does_not_keep_the_list_from_the_others(tmp_path):
+    write_run(tmp_path / "good-run", [0.1])
+    (write_run(tmp_path / "damaged", [0.1]) / "experiment.toml").write_text("name = ")
+    result = CliRunner().invoke(app, ["list", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "good-run" in result.stdout
+    assert f"Left out: {tmp_path / 'damaged'} cannot be read" in result.stderr
+    (tmp_path / "good-run/rounds.jsonl").unlink()
+    result = CliRunner().invoke(app, ["list", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "runs:       none in " in result.stdout

@@ -1,0 +1,160 @@
+import json
+import tomllib
+
+import pytest
+from safetensors.torch import load_file
+
+from commands import fedadmm
+from fedadmm.config.plans import load_plan
+from fedadmm.runs.runner import run
+
+QUICK = ["--set", "rounds=3", "--set", "model.name=softmax_regression", "--set", "local.epochs=1"]
+
+
+def read_rounds(folder):
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+@pytest.mark.slow
+def test_the_same_command_twice_gives_the_same_bytes(tmp_path):
+    first, second = (fedadmm("run", "digits", *QUICK, "--out", tmp_path / d, cwd=tmp_path) for d in "ab")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    (a,), (b,) = (list((tmp_path / d).iterdir()) for d in "ab")
+    assert a.name == b.name
+    assert read_rounds(a) == read_rounds(b)
+    assert len(read_rounds(a)) == 3
+    assert (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()
+    assert (a / "experiment.toml").read_bytes() == (b / "experiment.toml").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
+    done = fedadmm("compare", "digits", "--algorithms", "fedavg,feddyn", *QUICK, "--out", "c", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fedavg" in done.stdout
+    assert "3+" in done.stdout  # nobody reaches 0.9 in three rounds
+    assert (tmp_path / "c/digits.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "c/report.html").read_text()
+    assert "report-data" in page
+    assert "<h1>digits</h1>" in page
+    assert ">shards, 3 rounds</h2>" in page
+    assert "Report: c/report.html" in done.stdout
+    assert (tmp_path / "c/digits.md").read_text().count("\n") == 4
+    listed = fedadmm("list", "--out", "c", cwd=tmp_path)
+    assert "digits-feddyn" in listed.stdout
+    (folder,) = (tmp_path / "c").glob("digits-fedavg-*")
+    shown = fedadmm("show", folder, cwd=tmp_path)
+    assert 'name = "fedavg"' in shown.stdout
+    assert "3/3" in listed.stdout
+
+
+@pytest.mark.slow
+def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_examples(tmp_path):
+    done = fedadmm(
+        "tune",
+        "digits",
+        "--algorithms",
+        "fedavg",
+        "--rates",
+        "0.1,1e38",
+        "--seeds",
+        1,
+        *QUICK,
+        "--out",
+        "t",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Sorted by rounds trained, then by rounds to target, then by accuracy." in done.stdout
+    assert "refused client" not in done.stderr
+    lines = [line for line in done.stdout.splitlines() if "learning_rate" in line]
+    assert "learning_rate 0.1 " in lines[0]
+    assert "learning_rate 1e+38 " in lines[1]
+    refused = [line.split("│")[5].strip() for line in lines]
+    records = [r for f in (tmp_path / "t/tuning").iterdir() for r in read_rounds(f)]
+    assert refused == ["0", str(sum(len(record["refused"]) for record in records))]
+    assert int(refused[1]) >= 10  # at least all clients of the round in which it diverged
+    assert tomllib.loads((tmp_path / "t/tuned.toml").read_text()) == {"digits": {"fedavg": {"learning_rate": 0.1}}}
+    candidates = [f.read_text() for f in (tmp_path / "t").rglob("experiment.toml")]
+    assert ["validation = 0.2" in text for text in candidates] == [True, True]
+    assert "none in t" in fedadmm("list", "--out", "t", cwd=tmp_path).stdout
+    assert "there is no run in t" in fedadmm("report", "t", cwd=tmp_path).stderr
+    assert fedadmm("report", "t/tuning", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "digits", "--set", "speed=1"], "unknown key 'speed'"),
+        (["run", "digits", "--set", "participation=0.001"], "selects none of 100 clients; use at least 0.01"),
+        (["run", "digits", "--set", "data.shards_per_client=99"], "shards"),
+        (["run", "digits", "--set", "model.name=cnn1"], "cnn1 takes inputs of shape 1x28x28"),
+        (["run", "digits", "--set", "model.name=nowhere:f"], "nowhere"),
+        (["run", "digits", "--set", "data.name=mnist", "--data-dir", "empty"], "fedadmm data fetch mnist"),
+        (["run", "nothing.toml"], "there is no file or preset"),
+        (["run", "digits", "--nonsense"], "No such option"),
+        (["compare", "digits", "--algorithms", "fedfoo"], "there is no variant or algorithm 'fedfoo'"),
+        (["show", "nowhere"], "nowhere is no run folder: it is not there; `fedadmm run` makes one"),
+        (["certify", __file__], "py is no run folder: it is a file; `fedadmm run` makes one"),
+        (["tune", "digits", "--rates", "fast"], "rates='fast' is no list of numbers"),
+        (["tune", "digits", "--columns", "mnist_100/iid"], "so --columns means nothing here; leave it out"),
+        (["tune", "digits", "--size", "small"], "so --size means nothing here; leave it out"),
+        (["tune", "table3", "--set", "rounds=3"], "so --set means nothing here; leave it out"),
+        (["tune", "digits", "--variant", "released"], "so --variant means nothing here; leave it out"),
+        (["tune", "digits", "--rounds", "0"], "rounds=0 is out of range; use a whole number from 2 on"),
+        (["tune", "table3", "--columns", "foo"], "table3 has no column 'foo'; use mnist_100/iid"),
+        (["tune", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'; use fedadmm"),
+        (["tune", "table6"], "nothing of table6 is tuned: its values are given"),
+        (["reproduce", "table33"], "did you mean table3"),
+        (["reproduce", "table3", "--budget", "soon"], "budget='soon' is no duration; write 2h"),
+        (["reproduce", "table3", "--columns", "mnist"], "table3 has no column 'mnist'; use mnist_100/iid"),
+        (["reproduce", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'"),
+        (["reproduce", "table3", "--seeds", "0"], "seeds=0 is out of range; use a whole number from 1 on"),
+        (["reproduce", "--status", "--columns", "mnist_100/iid"], "so --columns means nothing here"),
+        (["reproduce", "table6", "--seeds", "2"], "table6 is worked out, not run, so --seeds means nothing"),
+        (["reproduce", "table6", "--size", "small"], "table6 is worked out, not run, so --size means nothing"),
+        (
+            ["reproduce", "figure9", "--size", "small", "--results", "none", "--out", "none", "--budget", "1s"],
+            "1 s are too short for a round of any run; give a longer --budget",
+        ),
+        (["tune", "tabel3"], "did you mean table3"),
+        (["reproduce"], "no preset was named"),
+        (["run", "table3"], "use `fedadmm reproduce table3`"),
+        (["run", "digits", "--log-to", "paper"], "log-to='paper' is unknown"),
+        (["report", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+@pytest.mark.slow
+def test_a_mistake_is_one_sentence_and_code_2_and_leaves_nothing_behind(tmp_path, arguments, sentence):
+    done = fedadmm(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_says_so_and_exits_with_1(tmp_path):
+    done = fedadmm("run", "digits", *QUICK, "--set", "local.learning_rate=1e38", "--out", "d", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Diverged in round" in done.stdout
+    assert "lower local.learning_rate" in done.stdout
+    assert "refused client" in done.stderr
+
+
+def test_a_model_file_holds_the_trained_weights(tmp_path):
+    changes = {"rounds": 2, "model.name": "softmax_regression", "local.epochs": 1}
+    ended = run(load_plan("digits").experiment("fedavg", changes=changes), out=tmp_path)
+    tensors = load_file(ended.folder.model)
+    assert sorted(tensors) == ["1.bias", "1.weight"]
+    assert tensors["1.weight"].shape == (10, 64)
+
+
+def test_a_run_stops_at_its_target_only_when_told(tmp_path):
+    changes = {"rounds": 4, "target": 0.01, "model.name": "softmax_regression", "local.epochs": 1}
+    plan = load_plan("digits")
+    assert len(run(plan.experiment("fedavg", changes=changes), out=tmp_path / "a").history) == 4
+    stopping = plan.experiment("fedavg", changes=changes | {"stop_at_target": True})
+    ended = run(stopping, out=tmp_path / "b")
+    assert (len(ended.history), ended.status) == (1, "finished")

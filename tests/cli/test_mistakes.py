@@ -1,0 +1,172 @@
+"""What new users get wrong: each mistake is one sentence, found before anything is written."""
+
+import textwrap
+
+import pytest
+import torch
+
+import fedadmm
+from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, federate, load, make_dataset, simulate
+from fedadmm.config.plans import load_plan
+from fedadmm.report.runs import read_run
+from fedadmm.runs.runner import run
+
+QUICK = {"rounds": 2, "model.name": "softmax_regression", "local.epochs": 1, "engine": "serial"}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return federate(load("digits"), num_clients=20, partition="iid", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"algorithm": "fedavg"}, "algorithm='fedavg' is no algorithm; give one, such as fedadmm.FedAvg()"),
+        ({"algorithm": FedAvg}, "is no algorithm"),
+        ({"data": load("digits")}, "data of type Dataset has no clients; deal it out with fedadmm.federate"),
+        ({"rounds": -1}, "rounds=-1 is no number of rounds"),
+        ({"rounds": 2.5}, "rounds=2.5 is no number of rounds"),
+        ({"local": {"epochs": 1}}, "is no local solver; use fedadmm.LocalTraining"),
+        ({"callbacks": print}, "is no list of functions"),
+        ({"certificate": {"every": 0}, "algorithm": FedADMM()}, "every=0"),
+        ({"participation": "0.1"}, "participation='0.1' is a string"),
+        ({"engine": "fast"}, "engine='fast' is unknown; use one of workers, serial"),
+        ({"device": "gpu"}, 'device="gpu" cannot be used'),
+        ({"loss": lambda outputs: outputs}, "the loss does not take .outputs, targets."),
+        ({"metrics": {"top": lambda o, t: o}}, "the top returns 20 numbers; return the mean"),
+    ],
+)
+def test_simulate_says_what_is_wrong(data, change, sentence):
+    arguments = {"algorithm": FedAvg(), "model": "softmax_regression", "data": data, "rounds": 1} | change
+    with pytest.raises(InputError, match=sentence):
+        simulate(**arguments)
+
+
+def test_tables_are_settings_as_in_a_file(data):
+    result = simulate(
+        FedADMM(), model="softmax_regression", data=data, rounds=2, certificate={"every": 2}, engine="serial"
+    )
+    assert [record.metrics["V"] is not None for record in result.history] == [True, False]
+
+
+def test_examples_that_are_no_dataset_yet_are_told_how_to_be():
+    pair = torch.zeros(6, 2), torch.zeros(6)
+    with pytest.raises(InputError, match=r"data of type tuple is no dataset; .* fedadmm.make_dataset"):
+        federate((pair, pair), num_clients=2, partition="iid", seed=0)
+    assert len(make_dataset(pair, pair).test.targets) == 6
+
+
+@pytest.mark.parametrize("key", ["local.accuracy", "local.learning_rate", "algorithm.rho", "algorithm.eta"])
+@pytest.mark.parametrize(
+    ("schedule", "sentence"),
+    [
+        ({"schedule": "power", "start": 1, "power": "x"}, "power='x' is no number; use one"),
+        ({"schedule": "power", "start": "x", "power": 2}, "start='x' is no number; use one"),
+        ({"schedule": "step", "before": 2, "after": 1, "at_round": 1.5}, "at_round=1.5 counts rounds; use a"),
+    ],
+)
+def test_a_schedule_says_what_is_wrong(key, schedule, sentence):
+    with pytest.raises(InputError, match=f"{key.partition('.')[2]}: {sentence}"):
+        load_plan("digits").experiment("fedadmm", changes={key: schedule})
+
+
+def test_a_run_that_diverges_warns(data):
+    with pytest.warns(UserWarning, match="diverged in round 1: no client's update was finite"):
+        result = simulate(
+            FedAvg(), model="mlp", data=data, rounds=3, local=LocalTraining(learning_rate=1e38), engine="serial"
+        )
+    assert (result.status, len(result.history)) == ("diverged", 1)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_data_with_a_number_that_is_none_is_named(value):
+    inputs = torch.zeros(6, 2)
+    inputs[4, 1] = value
+    with pytest.raises(InputError, match="input 4 holds a NaN or an infinity"):
+        make_dataset((inputs, torch.zeros(6)))
+    with pytest.raises(InputError, match="target 3 holds a NaN"):
+        make_dataset((torch.zeros(6, 2), torch.tensor([0.0, 1, 2, value, 4, 5])))
+
+
+OWN = """
+from dataclasses import dataclass
+from fedadmm.algorithms.fedavg import FedAvg
+import torch
+
+@dataclass(frozen=True)
+class BareTensor(FedAvg):
+    def client_update(self, server, client, problem):
+        return problem.solve(start=server.theta), client
+
+@dataclass(frozen=True)
+class NoState(FedAvg):
+    def client_update(self, server, client, problem):
+        return super().client_update(server, client, problem)[0]
+
+class Forgot(fedadmm.Algorithm):
+    pass
+
+def raises():
+    return 1 / 0
+
+def normalised(input_shape, num_classes):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10), torch.nn.BatchNorm1d(10))
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_mistakes.py").write_text("import fedadmm\n" + textwrap.dedent(OWN))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"algorithm.name": "own_mistakes:BareTensor"}, "client_update returns Tensor where a message belongs"),
+        ({"algorithm.name": "own_mistakes:NoState"}, r"returns Upload; return \(upload, client\)"),
+        ({"algorithm.name": "own_mistakes:Forgot"}, "does not define client_update, init_client"),
+        ({"data.name": "own_mistakes:raises"}, "raised ZeroDivisionError: division by zero .*own_mistakes.py, line"),
+        (
+            {"model.name": "own_mistakes:normalised", "data.num_clients": 1437, "data.partition": "iid"},
+            "give it at least 2 examples",
+        ),
+    ],
+)
+def test_a_mistake_in_ones_own_code_is_a_sentence_and_leaves_no_folder(own, tmp_path, changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        run(load_plan("digits").experiment("fedavg", changes=QUICK | changes), out=tmp_path / "runs")
+    assert not list((tmp_path / "runs").glob("*"))
+
+
+def test_fewer_rounds_than_are_there_leave_the_record_as_it_is(tmp_path):
+    plan = load_plan("digits")
+    run(plan.experiment("fedavg", changes=QUICK | {"rounds": 4}), out=tmp_path)
+    ended = run(plan.experiment("fedavg", changes=QUICK | {"rounds": 2}), out=tmp_path)
+    stored = read_run(ended.folder.path)
+    assert (stored.experiment["rounds"], len(stored.rounds), stored.status) == (4, 4, "finished")
+    # A comparison over two rounds looks at two.
+    assert (len(stored.first(2).rounds), stored.first(2).status) == (2, "finished")
+
+
+def test_functions_are_found_beside_the_file(tmp_path, monkeypatch):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "beside.py").write_text("def model():\n    raise RuntimeError('found')\n")
+    (folder / "plan.toml").write_text('[model]\nname = "beside:model"\n')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="found"):
+        run(load_plan("elsewhere/plan.toml").experiment(), out=tmp_path / "runs")
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "empty.toml").write_text("\n")
+    with pytest.raises(InputError, match="is empty"):
+        load_plan(str(tmp_path / "empty.toml"))
+
+
+def test_an_algorithm_of_ones_own_can_be_compared():
+    experiment = load_plan("digits").experiment("fedadmm.algorithms.fedavg:FedAvg")
+    assert isinstance(experiment.algorithm, fedadmm.FedAvg)

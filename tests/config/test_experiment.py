@@ -1,0 +1,104 @@
+import pytest
+
+import fedadmm
+from fedadmm import Cosine, Experiment, FedADMM, FedAvg, InputError, LocalTraining, Step
+from fedadmm.algorithms import ALGORITHMS
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_experiment_survives_toml(name):
+    experiment = Experiment(algorithm=ALGORITHMS[name](), participation=[0.5] * 100)
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+
+
+def test_schedules_survive_toml():
+    experiment = Experiment(
+        algorithm=FedADMM(rho=Step(0.01, 0.1, at_round=5), eta=Cosine(1.0, 0.5, length=9)),
+        local=LocalTraining(learning_rate=Cosine(0.1, 0.01, length=30)),
+    )
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"label": "other"},
+        {"rounds": 7},
+        {"target": 0.5},
+        {"stop_at_target": True},
+        {"state": {"store": "memory"}},
+        {"state": {"durability": "power"}},
+        {"data": {"num_clients": 100, "alpha": 9.0}},  # the partition is by shards
+    ],
+)
+def test_the_hash_does_not_cover_what_leaves_round_t_alone(change):
+    assert Experiment().replace(**change).hash == Experiment().hash
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"participation": 0.2},
+        {"weighting": "examples"},
+        {"algorithm": FedADMM(rho=0.02)},
+        {"algorithm": FedAvg()},
+        {"model": {"name": "softmax_regression"}},
+        {"data": {"num_clients": 100, "partition": "iid"}},
+        {"data": {"num_clients": 100, "validation": 0.2}},
+        {"local": {"learning_rate": 0.2}},
+        {"state": {"float_type": "bfloat16"}},
+    ],
+)
+def test_the_hash_covers_what_determines_round_t(change):
+    assert Experiment().replace(**change).hash != Experiment().hash
+
+
+def test_the_hash_does_not_depend_on_how_a_number_is_written():
+    assert Experiment(algorithm=FedADMM(rho=1)).hash == Experiment(algorithm=FedADMM(rho=1.0)).hash
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"rouns": 3}, "unknown key 'rouns'; the keys are name,"),
+        ({"rounds": "many"}, "rounds='many' does not fit"),
+        ({"rounds": 0}, "rounds=0 is out of range; use a whole number from 1 on"),
+        ({"target": 90}, "target=90.0 is no accuracy; use a number above 0 and up to 1"),
+        ({"name": "a/b"}, "name='a/b' cannot name a folder"),
+        ({"local": {"batch_size": 0}}, r'in \[local\]: batch_size=0 is no batch; use .* or "full"'),
+        ({"local": {"epochs": "5..1"}}, r"in \[local\]: epochs='5..1' is no range"),
+        ({"local": {"learning_rate": -1}}, r"in \[local\]: learning_rate=-1 is out of range"),
+        ({"local": {"momentum": 1.0}}, r"in \[local\]: momentum=1.0 is out of range"),
+        ({"local": {"pace": 1}}, r"in \[local\]: unknown key 'pace'; the keys are epochs, batch_size"),
+        ({"algorithm": {"name": "fedprix"}}, r"in \[algorithm\]: name='fedprix' is unknown; use one of fedadmm"),
+        ({"algorithm": {"name": "fedavg", "rho": 1}}, r"in \[algorithm\]: unknown key 'rho'; fedavg has eta"),
+        ({"algorithm": {"name": "fedadmm", "rho": 0}}, r"in \[algorithm\]: rho=0 is out of range"),
+        ({"algorithm": {"name": "fedadmm", "eta": "seen", "newcomer": "initial"}}, 'use newcomer="current"'),
+        ({"algorithm": {"name": "fedadmm", "eta": "participation"}}, 'use newcomer="initial"'),
+        ({"algorithm": {"name": "fedadmm", "rho": {"schedule": "ramp"}}}, "use one of constant, step, cosine"),
+        ({"weighting": "heavy"}, "weighting='heavy' does not fit: input should be 'equal' or 'examples'"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_with_the_value_and_the_remedy(change, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Experiment(**change)
+
+
+def test_an_algorithm_of_the_users_is_named_by_its_path(tmp_path, monkeypatch):
+    (tmp_path / "half_step.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedadmm.algorithms import FedAvg\n"
+        "@dataclass(frozen=True)\n"
+        "class HalfStep(FedAvg):\n"
+        "    eta: float = 0.5\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    experiment = Experiment(algorithm={"name": "half_step:HalfStep"})
+    assert experiment.algorithm.eta == 0.5
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+
+
+def test_what_the_package_exports_is_there():
+    assert all(hasattr(fedadmm, name) for name in fedadmm.__all__)

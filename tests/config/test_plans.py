@@ -1,0 +1,103 @@
+import pytest
+
+from fedadmm import FedAvg, FedDyn, InputError
+from fedadmm.config.plans import load_plan, parse_changes, preset_descriptions, preset_names
+
+FILE = """
+name = "mine"
+rounds = 3
+[algorithm]
+name = "fedadmm"
+rho = 0.5
+[local]
+learning_rate = 0.3
+[variants.gentle]
+local.learning_rate = 0.01
+[variants.dyn]
+algorithm = {rho = 0.2, name = "feddyn"}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE)
+    return load_plan(str(path))
+
+
+def test_a_variant_changes_what_it_names_and_nothing_else(plan):
+    gentle = plan.experiment("gentle")
+    assert gentle.local.learning_rate == 0.01
+    assert gentle.label == "gentle"
+    assert gentle.algorithm == plan.experiment().algorithm
+
+
+def test_the_keys_of_one_algorithm_are_not_given_to_another(plan):
+    assert plan.experiment("dyn").algorithm == FedDyn(rho=0.2)
+    assert plan.experiment("fedavg").algorithm == FedAvg()
+
+
+def test_changes_hold_for_every_variant(plan):
+    changes = parse_changes(["local.learning_rate=0.7", "rounds=9", "data.partition=iid"])
+    for variant in (None, "gentle", "dyn", "fedprox"):
+        experiment = plan.experiment(variant, changes=changes)
+        assert (experiment.local.learning_rate, experiment.rounds, experiment.data.partition) == (0.7, 9, "iid")
+
+
+def test_a_value_is_read_as_toml_or_else_as_text():
+    assert parse_changes(["a=1", "b=[1, 2]", "c=1..5", 'd="x"', "e.f=true"]) == {
+        "a": 1,
+        "b": [1, 2],
+        "c": "1..5",
+        "d": "x",
+        "e.f": True,
+    }
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_and_variant_is_an_experiment(name):
+    plan = load_plan(name)
+    for variant in (None, *plan.variants):
+        assert plan.experiment(variant).rounds > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("rounds = ", "is no TOML: .*; mend that line"),
+        ("variants = 3", "write them as tables"),
+        ("x = 1", "unknown key 'x'"),
+    ],
+)
+def test_a_file_with_a_mistake_gets_a_sentence(tmp_path, text, sentence):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        load_plan(str(path)).experiment()
+
+
+def test_every_preset_says_in_one_sentence_what_it_is():
+    found = preset_descriptions()
+    assert list(found) == preset_names()
+    assert found["million"].startswith("One million registered clients, a hundred active in a round")
+    assert all(text[0].isupper() and text.endswith(".") and len(text) <= 120 for text in found.values())
+
+
+def test_a_name_that_is_near_a_presets_gets_it_as_a_hint():
+    with pytest.raises(InputError, match="no file or preset 'digist'; did you mean digits"):
+        load_plan("digist")
+
+
+def test_an_unreadable_file_gets_a_sentence(tmp_path):
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"cannot read .*binary\.toml"):
+        load_plan(str(tmp_path / "binary.toml"))
+    with pytest.raises(InputError, match="cannot read"):
+        load_plan(str(tmp_path))
+
+
+def test_setting_something_inside_a_plain_value_is_refused(plan):
+    with pytest.raises(InputError, match=r"cannot set 'rounds\.x': rounds is 3"):
+        plan.experiment(changes={"rounds.x": 1})
+    with pytest.raises(InputError, match="write key=value"):
+        parse_changes(["rounds"])

@@ -1,0 +1,63 @@
+"""A client's own model: FedADMM keeps one, others do not; it is evaluated and exported beside theta."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from fedadmm import Experiment, FedADMM, FedAvg, InputError
+from fedadmm.cli.state import export_command
+from fedadmm.runs.runner import Run, run
+from small_runs import simulation_of
+
+ROUNDS = 2
+
+
+def test_who_took_part_is_judged_by_its_own_model_and_the_others_by_theta() -> None:
+    simulation = simulation_of(FedADMM(rho=0.5), engine="serial", participation=0.5)
+    simulation.advance()
+    active = simulation.history[0].clients
+    own, theta = (simulation.evaluate_clients("loss", model=model).values for model in ("own", "theta"))
+    assert set(np.flatnonzero(own != theta)) == set(active)
+    state = simulation._store.get(active[0])
+    assert simulation.own_model(active[0]) is state.w
+
+
+def test_a_method_without_own_models_has_theta_for_all() -> None:
+    simulation = simulation_of(FedAvg(), engine="serial")
+    simulation.advance()
+    own, theta = (simulation.evaluate_clients("loss", model=model).values for model in ("own", "theta"))
+    assert own.tolist() == theta.tolist()
+
+
+def test_an_unknown_kind_of_model_is_refused() -> None:
+    simulation = simulation_of(FedAvg(), engine="serial")
+    with pytest.raises(InputError, match="model='mine' is unknown"):
+        simulation.evaluate_clients(model="mine")
+
+
+def ended_run(folder: Path, **changes: object) -> Run:
+    table = {"data": {"num_clients": 20}, "model": {"name": "softmax_regression"}, "engine": "serial"}
+    return run(Experiment(rounds=ROUNDS, **table, **changes), out=folder)
+
+
+def test_export_writes_a_clients_own_model_under_the_models_names(tmp_path: Path) -> None:
+    ended = ended_run(tmp_path)
+    client = ended.history[-1].clients[0]
+    export_command(ended.folder.path, out=tmp_path / "theta", client=None)
+    export_command(ended.folder.path, out=tmp_path / "state", client=client)
+    export_command(ended.folder.path, out=tmp_path / "own", client=client, own_model=True)
+    theta, state, own = (load_file(tmp_path / name) for name in ("theta", "state", "own"))
+    assert own.keys() == theta.keys()
+    assert own["1.weight"].equal(state["w.1.weight"])
+    assert not own["1.weight"].equal(theta["1.weight"])
+
+
+def test_export_says_why_there_is_no_own_model(tmp_path: Path) -> None:
+    ended = ended_run(tmp_path, algorithm={"name": "fedavg"})
+    client = ended.history[-1].clients[0]
+    with pytest.raises(InputError, match="FedAvg keeps no model of a client's own"):
+        export_command(ended.folder.path, client=client, own_model=True)
+    with pytest.raises(InputError, match="give --client as well"):
+        export_command(ended.folder.path, client=None, own_model=True)

@@ -1,0 +1,65 @@
+"""The ratio of a method that chooses its constants to the best constants: worked out by hand."""
+
+import math
+
+import pytest
+
+from fedadmm.studies.ratios import Arrival, comparisons, keep_arrivals, overall, ratio_rows, read_arrivals
+
+ROUNDS = {
+    # problem: method: the round of arrival for each seed, of 100; None: it did not
+    "a": {"fedadmm-1-1": (10, 20), "fedadmm-1-seen": (12, 14), "auto": (18, 21), "other": (20, None)},
+    "b": {"fedadmm-1-1": (40, None), "fedadmm-1-seen": (None, 50), "auto": (30, 20), "other": (50, 50)},
+    "c": {"fedadmm-1-1": (10, 10), "fedadmm-1-seen": (9, None), "auto": (20, 20), "other": (5, 5)},
+}
+
+
+def _arrivals(problems=ROUNDS):
+    return [
+        Arrival(problem, method, seed, arrived, 100 if arrived is None else arrived, 0.9)
+        for problem, methods in problems.items()
+        for method, seeds in methods.items()
+        for seed, arrived in enumerate(seeds)
+    ]
+
+
+def _found(arrivals):
+    return comparisons(arrivals, chosen=["auto", "other"])
+
+
+def test_the_worst_problem_is_on_top_and_a_miss_of_one_seed_is_a_miss():
+    # a: the best mean is 13 and auto is at 19.5, a ratio of 1.5. b: no constants arrive with both seeds; auto is at
+    # 25 of 100. c: a mean of 10 is the best, for 9 arrived with one seed only; 20/10 = 2.
+    rows = {row["problem"]: row for row in ratio_rows(_found(_arrivals()), aside=["c"])}
+    assert list(rows) == ["c (made on it)", "a", "b"]
+    assert [row["auto"] for row in rows.values()] == ["20.0 (2.00)", "19.5 (1.50)", "25.0 (under 0.25)"]
+    assert [row["other"] for row in rows.values()] == ["5.0 (0.50)", "100+ (over 7.69)", "50.0 (under 0.50)"]
+    assert rows["a"]["best constants (rho, eta)"] == "1, seen: 13.0"
+    assert rows["b"]["best constants (rho, eta)"] == "none: 100+"
+
+
+def test_the_mean_is_over_the_problems_that_judge():
+    # sqrt(1.5 x 0.25), and a miss is never made good.
+    means = overall(_found(_arrivals()), aside=["c"])
+    assert means["auto"] == pytest.approx(math.sqrt(1.5 * 0.25))
+    assert means["other"] == math.inf
+    assert overall([], aside=[]) == {}
+
+
+def test_only_seeds_that_every_method_has_are_compared():
+    arrivals = [a for a in _arrivals() if (a.problem, a.method, a.seed) != ("a", "fedadmm-1-1", 1)]
+    (comparison,) = [c for c in _found(arrivals) if c.problem == "a"]
+    assert comparison.seeds == (0,)
+    assert comparison.best.rounds == 10
+    without = [a for a in arrivals if (a.problem, a.method) != ("a", "fedadmm-1-1")]
+    assert "a" not in [c.problem for c in _found(without)]
+    assert _found([a for a in arrivals if a.method in ("auto", "other")]) == []
+
+
+def test_what_is_kept_survives_its_file_and_a_new_run_takes_the_place_of_the_old(tmp_path):
+    path = tmp_path / "auto.csv"
+    assert read_arrivals(path) == []
+    assert sorted(keep_arrivals(path, _arrivals())) == sorted(read_arrivals(path))
+    again = Arrival("a", "auto", 0, 7, 7, 0.9)
+    assert again in keep_arrivals(path, [again])
+    assert len(read_arrivals(path)) == len(_arrivals())
