@@ -105,14 +105,15 @@ def minimiser(objective: Objective, *, start: Array) -> Array:
 
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": 0.0, "gtol": TOLERANCE}
     found = minimize(objective.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options)
-    w = _polished(objective, np.asarray(found.x, dtype=np.float64))
+    nearby = np.asarray(found.x, dtype=np.float64)
+    _check_curved(objective, nearby)  # before Newton, whose steps along a flat direction are rounding errors
+    w = _polished(objective, nearby)
     gap = float(np.linalg.norm(objective.gradient(w)))
     if not gap < TOLERANCE:
         raise InputError(
             f"no optimum was found (the gradient's norm is still {gap:.1e}); a term model.l2 above 0 gives a convex "
             "problem one"
         )
-    _check_curved(objective, w)
     return w
 
 
