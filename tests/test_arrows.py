@@ -12,7 +12,9 @@ import fedadmm
 SOURCE = Path(fedadmm.__file__).parent
 PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
-# What a package may import of ours, besides itself.
+# What a room may import of ours, besides itself.
+PLANS = {"core", "algorithms", "data", "training", "network", "engine"}
+RUNS = PLANS | {"state", "config"}
 ARROWS = {
     "core": set(),
     "algorithms": {"core"},
@@ -20,6 +22,19 @@ ARROWS = {
     "state": {"core"},
     "training": {"core", "data"},
     "engine": {"core", "data", "training", "state"},
+    "network": {"core", "data", "training", "engine"},
+    "config": PLANS,
+    "runs": RUNS,
+    "report": {"core", "runs"},
+    "flower": RUNS | {"runs"},
+    "studies": RUNS | {"runs", "report", "flower"},
+    "cli": set(PACKAGES),
+}
+# Imports that an arrow forbids, until the file has been changed.
+EXCEPTIONS = {
+    "config/experiment.py imports runs",
+    "network/simulated_time.py imports config",
+    "network/simulated_time.py imports runs",
 }
 
 
@@ -42,18 +57,24 @@ def _imported_packages(path: Path) -> set[str]:
     return {name.split(".")[1] for name in _imported_modules(path) if name.startswith("fedadmm.")}
 
 
-def _strays(package: str, forbidden: set[str]) -> list[str]:
-    return [
-        f"{path.relative_to(SOURCE)} imports {found}"
-        for path in sorted((SOURCE / package).rglob("*.py"))
-        for found in sorted(_imported_packages(path) & forbidden)
-    ]
-
-
-@pytest.mark.parametrize("package", ARROWS)
-def test_a_package_imports_only_what_its_arrows_allow(package: str) -> None:
+def _strays(room: str) -> set[str]:
+    """Return the imports of a room's files that its arrows forbid."""
     ours = {path.stem for path in SOURCE.glob("*.py")} | set(PACKAGES)
-    assert _strays(package, ours - ARROWS[package] - {package}) == []
+    forbidden = ours - ARROWS[room] - {room}
+    return {
+        f"{path.relative_to(SOURCE)} imports {found}"
+        for path in (SOURCE / room).rglob("*.py")
+        for found in _imported_packages(path) & forbidden
+    }
+
+
+@pytest.mark.parametrize("room", ARROWS)
+def test_a_room_imports_only_what_its_arrows_allow(room: str) -> None:
+    assert _strays(room) - EXCEPTIONS == set()
+
+
+def test_every_room_has_arrows() -> None:
+    assert set(ARROWS) == set(PACKAGES)
 
 
 def test_nobody_imports_flower() -> None:
@@ -66,10 +87,6 @@ def test_nobody_imports_flower() -> None:
     flower = {p: {n for n in _imported_modules(p) if n.startswith("fedadmm.flower")} for p in others}
     assert [path for path, names in flower.items() if names - local] == []
     assert [p for p in others if any(name.split(".")[0] == "flwr" for name in _imported_modules(p))] == []
-
-
-def test_every_package_with_arrows_is_there() -> None:
-    assert set(ARROWS) <= set(PACKAGES)
 
 
 @pytest.mark.slow

@@ -9,9 +9,8 @@ import pytest
 from fedadmm.algorithms import FedAvg, FedProx
 from fedadmm.config.experiment import Experiment
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.tuned import with_values
 from fedadmm.runs.records import Record
-from fedadmm.runs.tuning import grid, rungs, search
+from fedadmm.runs.tuning import grid, rungs, search, with_values
 
 
 def record(round: int, accuracy: float | None) -> Record:

@@ -23,9 +23,10 @@ from fedadmm.cli.options import (
     Seed,
     experiment_of,
     experiments_of,
+    plan_named,
 )
 from fedadmm.cli.progress import Interruption, StoppedAtOnce, run_with_progress
-from fedadmm.config.plans import load_plan, preset_descriptions
+from fedadmm.config.plans import preset_descriptions
 from fedadmm.core.errors import InputError
 from fedadmm.report.gather import list_runs
 from fedadmm.report.methods import methods_of
@@ -119,7 +120,7 @@ def compare_command(
     heading = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds"
     title = f"{heading}{target}"
     console.print(comparison_table(runs, title=title))
-    remark = load_plan(plan).remark.strip() if algorithms is None else ""
+    remark = plan_named(plan).remark.strip() if algorithms is None else ""
     if remark:
         console.print(remark, highlight=False)
     markdown, picture = out / f"{first.name}.md", out / f"{first.name}.png"

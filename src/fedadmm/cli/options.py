@@ -9,7 +9,7 @@ import typer
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
-from fedadmm.config.plans import load_plan, parse_changes
+from fedadmm.config.plans import Plan, load_plan, parse_changes
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
 from fedadmm.studies.campaign import Budget
@@ -52,7 +52,7 @@ def experiments_of(
     names = (
         names_in(algorithms)
         if algorithms
-        else load_plan(plan).variants or [n for n, kind in ALGORITHMS.items() if not kind().needs_everyone]
+        else plan_named(plan).variants or [n for n, kind in ALGORITHMS.items() if not kind().needs_everyone]
     )
     return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
 
@@ -63,7 +63,14 @@ def experiment_of(
     """Return the experiment of a plan, or of a variant of it, with the changes of the command line."""
     table = parse_changes(changes or [])
     table |= {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
-    return load_plan(plan).experiment(variant, changes=table)
+    return plan_named(plan).experiment(variant, changes=table)
+
+
+def plan_named(name: str) -> Plan:
+    """Return the plan of a file or preset; a table or figure of the paper is not one."""
+    if name in PAPER:
+        raise InputError(f"{name} is many runs; use `fedadmm reproduce {name}`")
+    return load_plan(name, elsewhere=PAPER)
 
 
 def names_in(text: str) -> list[str]:

@@ -33,12 +33,11 @@ from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
 from fedadmm.report.gather import TUNING
 from fedadmm.runs.records import Record
-from fedadmm.runs.tuning import Trial, grid, search
+from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
 from fedadmm.studies.campaign import OutOfTimeError
 from fedadmm.studies.paper import PAPER, Size
-from fedadmm.studies.paper.methods import LEARNING_RATES
 from fedadmm.studies.paper.released import as_released
-from fedadmm.studies.paper.tuned import Values, read_tuned, write_tuned
+from fedadmm.studies.paper.tuned import read_tuned, write_tuned
 
 console = Console()
 

@@ -3,6 +3,7 @@
 import copy
 import sys
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,7 +13,6 @@ from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
-from fedadmm.studies.paper import PAPER
 
 Table = dict[str, Any]
 
@@ -57,16 +57,15 @@ def _preset_text(name: str) -> str:
     return (resources.files("fedadmm.config") / "presets" / f"{name}.toml").read_text()
 
 
-def load_plan(name_or_path: str) -> Plan:
-    """Return the plan in a TOML file, or a preset's."""
+def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
+    """Return the plan in a TOML file, or a preset's; names from elsewhere are hints for a name that is not known."""
     if name_or_path in preset_names():
         return _plan(_preset_text(name_or_path), where=f"preset {name_or_path}")
-    if name_or_path in PAPER:
-        raise InputError(f"{name_or_path} is many runs; use `fedadmm reproduce {name_or_path}`")
     path = Path(name_or_path)
     if not path.exists():
         raise InputError(
-            f"there is no file or preset {name_or_path!r}; {near_names(name_or_path, preset_names(), elsewhere=PAPER)}"
+            f"there is no file or preset {name_or_path!r}; "
+            f"{near_names(name_or_path, preset_names(), elsewhere=elsewhere)}"
         )
     try:
         text = path.read_text()

@@ -15,9 +15,9 @@ from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.seeds import stream
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.store import Store
+from fedadmm.runs.lagrangian import Share, certificate_of, share
 from fedadmm.runs.records import Record
 from fedadmm.training.task import LearningTask
-from fedadmm.studies.theory import Share, certificate_of, share
 
 logger = logging.getLogger(__name__)
 

@@ -3,14 +3,28 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from fedadmm.algorithms import FedProx
+from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
 from fedadmm.core.errors import InputError
-from fedadmm.config.experiment import Experiment
-from fedadmm.studies.paper.methods import FEDPROX_RHOS, LEARNING_RATES
-from fedadmm.studies.paper.tuned import Values, with_values
 from fedadmm.runs.records import Record, round_of_arrival
 
+LEARNING_RATES = (0.01, 0.1, 0.2, 0.5)
+FEDPROX_RHOS = (0.001, 0.01, 0.1, 1.0)
 VALIDATION = 0.2  # of the training examples
+
+Values = dict[str, float]  # learning_rate, and rho where it was searched
+
+
+def with_values(experiment: Experiment, values: Values) -> Experiment:
+    """Return an experiment with a learning rate, and a rho if there is one, of its own."""
+    changes: dict[str, Any] = {}
+    if "learning_rate" in values:
+        changes["local"] = experiment.local.replace(learning_rate=values["learning_rate"])
+    if "rho" in values:
+        changes["algorithm"] = algorithm_from_table(algorithm_to_table(experiment.algorithm) | {"rho": values["rho"]})
+    return experiment.replace(**changes)
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,8 @@ def grid(
 
     A FedProx under a name of its own, such as fedprox_rho0.1, keeps the rho that it has.
     """
-    if experiment.algorithm_name != "fedprox" or experiment.label not in (None, "fedprox"):
+    keeps_its_name = experiment.label in (None, experiment.algorithm_name)
+    if not (isinstance(experiment.algorithm, FedProx) and keeps_its_name):
         return [{"learning_rate": rate} for rate in rates]
     return [{"learning_rate": rate, "rho": rho} for rate in rates for rho in rhos]
 

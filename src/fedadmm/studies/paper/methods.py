@@ -5,9 +5,6 @@ from typing import Any, NamedTuple
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
 from fedadmm.core.algorithm import Algorithm
 
-LEARNING_RATES = (0.01, 0.1, 0.2, 0.5)
-FEDPROX_RHOS = (0.001, 0.01, 0.1, 1.0)
-
 
 class Method(NamedTuple):
     """An algorithm, and whether its clients draw their epochs from 1..E or do exactly E."""

@@ -3,16 +3,15 @@
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
-from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
+from fedadmm.runs.tuning import Values, with_values
 from fedadmm.studies.paper.preset import Cell
 
 FILE = "tuned.toml"
-Values = dict[str, float]  # learning_rate, and rho where it was searched
 Tuned = dict[str, dict[str, Values]]  # by the experiment's name and label
 
 
@@ -53,16 +52,6 @@ def write_tuned(folder: Path, name: str, label: str, values: Values) -> Path:
     partial.write_text(tomli_w.dumps(dict(sorted(table.items()))))
     partial.replace(path)
     return path
-
-
-def with_values(experiment: Experiment, values: Values) -> Experiment:
-    """Return an experiment with a learning rate, and a rho if there is one, of its own."""
-    changes: dict[str, Any] = {}
-    if "learning_rate" in values:
-        changes["local"] = experiment.local.replace(learning_rate=values["learning_rate"])
-    if "rho" in values:
-        changes["algorithm"] = algorithm_from_table(algorithm_to_table(experiment.algorithm) | {"rho": values["rho"]})
-    return experiment.replace(**changes)
 
 
 def tuned_experiment(cell: Cell, found: Tuned) -> Experiment | None:
