@@ -1,4 +1,4 @@
-"""Quadratics that clients solve as an experiment's [local] says, to the accuracy that it asks for."""
+"""Quadratics that clients solve as an experiment's [local] says, to the tolerance that it asks for."""
 
 import torch
 
@@ -24,9 +24,9 @@ class SolvedQuadratics(Quadratics):
         """Return a client's problem in a round."""
         return SolvedProblem(self, assignment, buffers)
 
-    def accuracy(self, client: int, round: int) -> float:
+    def tolerance(self, client: int, round: int) -> float:
         """Return the epsilon_i that a client is asked for in a round, 0 if none is."""
-        return self.local.accuracy_at(round, client=client, seed=self.seed) or 0.0
+        return self.local.tolerance_at(round, client=client, seed=self.seed) or 0.0
 
 
 class SolvedProblem(QuadraticProblem):
@@ -37,7 +37,7 @@ class SolvedProblem(QuadraticProblem):
         local, client = task.local, assignment.client
         self.num_steps = local.max_steps or assignment.epochs
         self.learning_rate = local.learning_rate_at(assignment.round)
-        self._budget = Budget(self.num_steps, task.accuracy(client, assignment.round), self.learning_rate)
+        self._budget = Budget(self.num_steps, task.tolerance(client, assignment.round), self.learning_rate)
         name = local.solver_of(client, seed=task.seed)
         self._solver = solver_named("gd" if name == "sgd" else name)
         self._epsilon: float | None = None

@@ -108,7 +108,7 @@ def network_world(**local: Any) -> World:
 
 def solvers_world() -> World:
     """Return the same clients, each with a solver, whose accuracy is asked for and reached by some."""
-    return network_world(solver=["lbfgs", "gd", "sgd", "lbfgs", "gd"], accuracy=0.5, max_steps=3)
+    return network_world(solver=["lbfgs", "gd", "sgd", "lbfgs", "gd"], tolerance=0.5, max_steps=3)
 
 
 WORLDS: dict[str, Callable[[], World]] = {

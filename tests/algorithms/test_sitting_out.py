@@ -90,7 +90,7 @@ def test_its_share_of_rounds_is_as_asked() -> None:
 
 def test_the_preset_solves_exactly_by_steps_and_by_lbfgs(tmp_path: Path) -> None:
     changes = {"rounds": 4, "engine": "serial", "state.store": "memory"}
-    exact = {"local.solver": "lbfgs", "local.accuracy": 1e-24, "local.epochs": 200}
+    exact = {"local.solver": "lbfgs", "local.tolerance": 1e-24, "local.epochs": 200}
     last = []
     for local in ({}, exact):
         experiment = load_plan("randomised_admm").experiment("clients_of_many_kinds", changes=changes | local)

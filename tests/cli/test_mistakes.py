@@ -57,7 +57,7 @@ def test_examples_that_are_no_dataset_yet_are_told_how_to_be():
     assert len(make_dataset(pair, pair).test.targets) == 6
 
 
-@pytest.mark.parametrize("key", ["local.accuracy", "local.learning_rate", "algorithm.rho", "algorithm.eta"])
+@pytest.mark.parametrize("key", ["local.tolerance", "local.learning_rate", "algorithm.rho", "algorithm.eta"])
 @pytest.mark.parametrize(
     ("schedule", "sentence"),
     [

@@ -60,10 +60,10 @@ def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     "limits",
     [
-        {"local__solver": "lbfgs", "local__accuracy": 0.01, "local__epochs": 20},
+        {"local__solver": "lbfgs", "local__tolerance": 0.01, "local__epochs": 20},
         {"local__solver.gd": 0.5, "local__solver.sgd": 0.5, "local__seconds": 1.0, "local__speed": 900.0},
     ],
-    ids=["accuracy", "time"],
+    ids=["tolerance", "time"],
 )
 def test_a_node_solves_as_a_simulated_client_does_and_says_how_exactly(limits: dict[str, Any], tmp_path: Path) -> None:
     config = config_of(tmp_path, **limits)

@@ -1,4 +1,4 @@
-"""Runs whose clients differ in solver, accuracy and speed: the same on every engine, and told in the record."""
+"""Runs whose clients differ in solver, tolerance and speed: the same on every engine, and told in the record."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def run_of(data: PartitionedData, *, engine: str = "serial", method: Any = None,
 
 
 def test_sgd_gd_and_lbfgs_are_mixed_in_one_run_and_workers_have_the_serial_bytes(data) -> None:
-    settings = {"accuracy": {"schedule": "power", "start": 0.05, "power": 2}, "epochs": "3..9"}
+    settings = {"tolerance": {"schedule": "power", "start": 0.05, "power": 2}, "epochs": "3..9"}
     serial, workers = (
         outcome(run_of(data, engine=engine, **settings), rounds=3) for engine in ("serial", "workers")
     )
@@ -49,14 +49,14 @@ def test_sgd_gd_and_lbfgs_are_mixed_in_one_run_and_workers_have_the_serial_bytes
 def test_a_mixed_run_on_ray_says_the_same_of_its_clients(data, monkeypatch: pytest.MonkeyPatch) -> None:
     use_ray_here(monkeypatch, num_cpus=2)
     serial, ray = (
-        outcome(run_of(data, engine=engine, accuracy=0.01), rounds=1)[2] for engine in ("serial", "ray")
+        outcome(run_of(data, engine=engine, tolerance=0.01), rounds=1)[2] for engine in ("serial", "ray")
     )
     keys = [*EPSILON, *STEPS, "gradient_evaluations"]
     assert [serial[0][key] for key in keys] == [ray[0][key] for key in keys]
 
 
 def test_what_clients_reached_is_below_what_they_were_asked_for(data) -> None:
-    run = run_of(data, solver="lbfgs", epochs=400, accuracy={"schedule": "power", "start": 0.01, "power": 2})
+    run = run_of(data, solver="lbfgs", epochs=400, tolerance={"schedule": "power", "start": 0.01, "power": 2})
     for number in (1, 2, 3):
         record = run.advance()
         assert 0 < record.metrics["epsilon_max"] <= 0.01 / number**2
@@ -67,7 +67,7 @@ def test_what_clients_reached_is_below_what_they_were_asked_for(data) -> None:
 def test_a_record_keeps_its_keys_where_nobody_asked(data) -> None:
     usual = run_of(data, solver=None).advance().to_json()
     assert not set(EPSILON + STEPS) & set(usual)
-    measured = run_of(data, solver=None, accuracy=1e-30).advance().to_json()
+    measured = run_of(data, solver=None, tolerance=1e-30).advance().to_json()
     assert set(measured) - set(usual) == set(EPSILON + STEPS)
     # A check does not change what is learnt, and costs a pass over all examples after each epoch.
     assert measured["loss"] == usual["loss"]
@@ -110,7 +110,7 @@ def test_a_speed_may_be_a_fact_of_the_devices(data) -> None:
         Simulation(FedAvg(), local=local, **options)
 
 
-@pytest.mark.parametrize("limits", [{"solver": "gd"}, {"accuracy": 1.0}, {"max_steps": 3}], ids=str)
+@pytest.mark.parametrize("limits", [{"solver": "gd"}, {"tolerance": 1.0}, {"max_steps": 3}], ids=str)
 def test_a_stack_runs_epochs_of_sgd_and_says_so(data, limits: dict[str, Any]) -> None:
     settings = {"solver": None} | limits
     with pytest.raises(
@@ -126,6 +126,6 @@ def test_scaffold_takes_the_steps_that_were_taken_and_refuses_what_are_no_steps(
         InputError, match="Scaffold needs plain SGD, and local has solver='lbfgs'; use \"sgd\" or"
     ):
         run_of(data, method=Scaffold())
-    record = run_of(data, method=Scaffold(), solver=["sgd", "gd", "gd"] * 3, accuracy=1e6).advance()
+    record = run_of(data, method=Scaffold(), solver=["sgd", "gd", "gd"] * 3, tolerance=1e6).advance()
     assert record.metrics["steps_min"] == 0  # accurate enough at the start
     assert record.refused == ()

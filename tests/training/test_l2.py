@@ -52,8 +52,8 @@ def test_the_local_solver_has_the_term_and_it_is_no_step_on_its_own():
 
 
 @pytest.mark.parametrize("solver", ["sgd", "gd", "lbfgs"])
-def test_every_solver_judges_its_accuracy_with_the_term(solver):
-    task = _task(solver=solver, accuracy=1e-18, learning_rate=0.3)
+def test_every_solver_judges_its_tolerance_with_the_term(solver):
+    task = _task(solver=solver, tolerance=1e-18, learning_rate=0.3)
     w = torch.linspace(-1, 2, 5, dtype=torch.float64)
     centre, dual = torch.ones_like(w), torch.full_like(w, 0.2)
     problem = task.problem(CLIENT._replace(epochs=500), buffers=task.buffers())

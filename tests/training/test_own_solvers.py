@@ -45,6 +45,9 @@ def shapeless(objective, start, budget):
 def nothing(objective, start, budget):
     objective(start)
 
+def by_old_name(objective, start, budget):
+    return start - budget.accuracy
+
 number = 3
 """
 
@@ -76,12 +79,12 @@ def test_a_solver_of_the_users_own() -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_solver_of_the_users_own_is_ended_by_the_budget_and_by_the_accuracy() -> None:
+def test_a_solver_of_the_users_own_is_ended_by_the_budget_and_by_the_tolerance() -> None:
     # From 2, w - 1 shrinks to 0.6 of itself in a step, and the squared gradient 16 (w - 1)^2 with it.
     w, effort = _solve_on_a_line("endless")
     assert w == pytest.approx(1 + 0.6**5)
     assert effort.steps == 6  # the sixth gradient is the one at the end
-    w, effort = _solve_on_a_line("endless", accuracy=16 * 0.6**4 * 1.001)
+    w, effort = _solve_on_a_line("endless", tolerance=16 * 0.6**4 * 1.001)
     assert w == pytest.approx(1 + 0.6**2)
     w, _ = _solve_on_a_line("in_place")
     assert w == pytest.approx(1 + 0.6**5)
@@ -96,6 +99,7 @@ def test_a_solver_of_the_users_own_is_ended_by_the_budget_and_by_the_accuracy() 
         ("shapeless", r'solver "own_solvers:shapeless" returned \(1, 1\); return a vector of shape \(1,\)'),
         ("nothing", 'solver "own_solvers:nothing" returned NoneType; return a vector'),
         ("number", 'solver "own_solvers:number" is of type int; name a function'),
+        ("by_old_name", r"budget\.accuracy is called budget\.tolerance now; change the name"),
         ("absent", 'solver "own_solvers:absent": own_solvers has no absent'),
     ],
 )

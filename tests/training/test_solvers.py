@@ -71,7 +71,7 @@ def _optimum(dual: torch.Tensor, centre: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("dimension", [1, 3, 20])
 def test_every_solver_reaches_the_closed_form_minimiser_of_a_quadratic(solver: str, dimension: int) -> None:
     plain = heterogeneous(3, dimension, seed=2)
-    local = LocalTraining(solver=solver, accuracy=1e-24, max_steps=2000, learning_rate=0.6)
+    local = LocalTraining(solver=solver, tolerance=1e-24, max_steps=2000, learning_rate=0.6)
     task = SolvedQuadratics(plain.hessians, plain.targets, local=local)
     start, dual, centre = _vectors(dimension)
     problem = task.problem(Assignment(CLIENT, 1, 1), buffers=NO_BUFFERS)
@@ -90,7 +90,7 @@ def test_every_solver_reaches_the_closed_form_minimiser_of_a_quadratic(solver: s
 @pytest.mark.parametrize("solver", ["gd", "lbfgs", "sgd"])
 def test_every_solver_reaches_scipys_minimiser_on_a_network(solver: str) -> None:
     start, dual, centre = _vectors(15)
-    problem = _problem(epochs=3000, solver=solver, batch_size="full", learning_rate=0.3, accuracy=1e-20)
+    problem = _problem(epochs=3000, solver=solver, batch_size="full", learning_rate=0.3, tolerance=1e-20)
     w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
     torch.testing.assert_close(w, _optimum(dual, centre), rtol=0, atol=1e-8)
     effort = problem.effort()
@@ -109,8 +109,8 @@ def test_gradient_descent_stops_at_the_first_step_that_is_accurate_enough() -> N
         path.append(w)
     squares = [_squared_gradient(w, **terms) for w in path]
     for wanted in (0, 1, 7, 40):
-        accuracy = squares[wanted] * (1 + 1e-9)
-        problem = _problem(epochs=60, solver="gd", learning_rate=0.3, accuracy=accuracy)
+        tolerance = squares[wanted] * (1 + 1e-9)
+        problem = _problem(epochs=60, solver="gd", learning_rate=0.3, tolerance=tolerance)
         w = problem.solve(start=start, rho=RHO, **terms)
         assert problem.effort().steps == wanted
         assert problem.effort().gradient_evaluations == 10 * (wanted + 1)  # the one at the start, and one a step
@@ -131,7 +131,7 @@ def test_lbfgs_stops_at_the_first_point_that_is_accurate_enough() -> None:
     assert [effort.steps for effort in asked] == list(range(1, 16))  # every step of the budget is taken
     first = next(k for k, effort in enumerate(asked, start=1) if effort.epsilon <= 1e-8)
     assert first > 3
-    stopped = run(accuracy=1e-8).effort()
+    stopped = run(tolerance=1e-8).effort()
     assert stopped.steps == first
     assert stopped.epsilon == asked[first - 1].epsilon
 
@@ -155,7 +155,7 @@ def test_sgd_stops_after_the_first_epoch_that_is_accurate_enough() -> None:
     runs = [_problem(epochs=epochs, **settings).solve(start=start, rho=RHO, **terms) for epochs in (4, 5)]
     squares = [_squared_gradient(w, **terms) for w in runs]
     assert squares[1] < squares[0]
-    problem = _problem(epochs=9, **settings, accuracy=squares[1] * (1 + 1e-9))
+    problem = _problem(epochs=9, **settings, tolerance=squares[1] * (1 + 1e-9))
     assert torch.equal(problem.solve(start=start, rho=RHO, **terms), runs[1])
     effort = problem.effort()
     assert (effort.steps, problem.num_steps) == (15, 15)  # five epochs of ten examples in batches of four
@@ -172,7 +172,7 @@ def test_sgd_does_not_notice_that_it_is_checked() -> None:
         w = problem.solve(start=task.model.weights.clone(), rho=RHO, centre=task.model.weights.clone())
         return w, problem.effort()
 
-    (w, effort), (checked, checked_effort) = visit(), visit(accuracy=1e-30)
+    (w, effort), (checked, checked_effort) = visit(), visit(tolerance=1e-30)
     assert torch.equal(w, checked)
     assert all(map(torch.equal, effort.buffers, checked_effort.buffers))
     assert (effort.steps, effort.loss) == (checked_effort.steps, checked_effort.loss)
@@ -191,8 +191,8 @@ def test_sgd_does_not_notice_that_it_is_checked() -> None:
         ({"gradients": 14}, 4, 14),
         ({"gradients": 1}, 1, 4),  # one step is always taken
         ({"gradients": 14, "max_steps": 2}, 2, 8),
-        ({"gradients": 24, "accuracy": 1e-30}, 4, 34),  # 10, a check of 10, 4, and the last check
-        ({"gradients": 27, "accuracy": 1e-30}, 4, 34),
+        ({"gradients": 24, "tolerance": 1e-30}, 4, 34),  # 10, a check of 10, 4, and the last check
+        ({"gradients": 27, "tolerance": 1e-30}, 4, 34),
         # A step of all examples, after the gradient at the start.
         ({"solver": "gd"}, 3, 40),
         ({"solver": "gd", "max_steps": 2}, 2, 30),
@@ -209,14 +209,14 @@ def test_a_budget_ends_a_solve(limits: dict[str, Any], steps: int, evaluations: 
     problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
     effort = problem.effort()
     assert (effort.steps, effort.gradient_evaluations, problem.num_steps) == (steps, evaluations, steps)
-    assert expected == steps or "accuracy" in limits  # nobody knows beforehand where checks take the time
+    assert expected == steps or "tolerance" in limits  # nobody knows beforehand where checks take the time
 
 
 def test_weight_decay_is_a_part_of_f() -> None:
     start, dual, centre = _vectors(15)
     for solver in ("sgd", "lbfgs"):
         problem = _problem(
-            epochs=500, solver=solver, batch_size="full", learning_rate=0.3, weight_decay=0.2, accuracy=1e-16
+            epochs=500, solver=solver, batch_size="full", learning_rate=0.3, weight_decay=0.2, tolerance=1e-16
         )
         w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
         assert _squared_gradient(w, dual=dual, centre=centre, decay=0.2) <= 1.01e-16
@@ -261,7 +261,7 @@ def test_lbfgs_goes_down_to_the_rounding_and_ends_there(float_type: torch.dtype,
 
 def test_a_divergent_descent_is_no_solution() -> None:
     plain = on_a_line([1.0, 3.0], [3.0, 0.0])
-    local = LocalTraining(solver="gd", learning_rate=1e200, max_steps=9, accuracy=1e-9)
+    local = LocalTraining(solver="gd", learning_rate=1e200, max_steps=9, tolerance=1e-9)
     task = SolvedQuadratics(plain.hessians, plain.targets, local=local)
     problem = task.problem(Assignment(0, 1, 1), buffers=NO_BUFFERS)
     assert not problem.solve(start=torch.zeros(1, dtype=torch.float64)).isfinite().all()

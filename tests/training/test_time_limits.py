@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedadmm import Experiment
+from fedadmm.config.plans import load_plan
 from fedadmm.core.errors import InputError
 from fedadmm.core.per_client import Distribution
 from fedadmm.core.seeds import stream
@@ -19,10 +20,10 @@ LIMITS: list[dict[str, Any]] = [
     {"solver": ["sgd", "gd", "own.solvers:newton"]},
     {"solver": MIXED},
     {"solver": WITH_OWN},
-    {"accuracy": 1e-3},
-    {"accuracy": {"schedule": "power", "start": 1.0, "power": 2}},
-    {"accuracy": [0.1, 0.2, 0.3]},
-    {"accuracy": SPREAD | {"power": 2.0}},
+    {"tolerance": 1e-3},
+    {"tolerance": {"schedule": "power", "start": 1.0, "power": 2}},
+    {"tolerance": [0.1, 0.2, 0.3]},
+    {"tolerance": SPREAD | {"power": 2.0}},
     {"max_steps": 7},
     {"seconds": 2.0, "speed": 100.0},
     {"seconds": 2.0, "speed": [100.0, 200.0, 300.0]},
@@ -31,18 +32,18 @@ LIMITS: list[dict[str, Any]] = [
 ]
 
 
-def epsilons(accuracy: Any, *, round: int, seed: int = 0, clients: int = 3) -> list[float | None]:
-    return [LocalTraining(accuracy=accuracy).accuracy_at(round, client=i, seed=seed) for i in range(clients)]
+def epsilons(tolerance: Any, *, round: int, seed: int = 0, clients: int = 3) -> list[float | None]:
+    return [LocalTraining(tolerance=tolerance).tolerance_at(round, client=i, seed=seed) for i in range(clients)]
 
 
-def test_an_accuracy_is_a_number_a_schedule_or_a_list() -> None:
+def test_a_tolerance_is_a_number_a_schedule_or_a_list() -> None:
     assert epsilons(1e-3, round=4) == [1e-3] * 3
     assert epsilons({"schedule": "power", "start": 0.8, "power": 2}, round=4) == [0.05] * 3
     assert epsilons([0.1, 0.2, 0.3], round=4) == [0.1, 0.2, 0.3]
     assert epsilons(None, round=4) == [None] * 3
 
 
-def test_an_accuracy_may_be_drawn_for_each_client_once() -> None:
+def test_a_tolerance_may_be_drawn_for_each_client_once() -> None:
     drawn = np.array(epsilons(SPREAD, round=1, clients=400))
     assert ((drawn > 1e-4) & (drawn < 1e-2)).all()
     # Log-uniform: as many below the geometric mean of the ends, 1e-3, as above; four sigma are 0.1.
@@ -101,6 +102,24 @@ def test_a_limit_survives_toml_and_is_in_the_hash(limits: dict[str, Any]) -> Non
     assert hash(experiment.local) == hash(LocalTraining(**limits))
 
 
+def test_the_old_name_of_the_tolerance_is_refused_with_the_new_one() -> None:
+    sentence = "local.accuracy is called local.tolerance now"
+    with pytest.raises(InputError, match=sentence):
+        LocalTraining(accuracy=0.1)
+    with pytest.raises(InputError, match=sentence):
+        Experiment.from_toml("[local]\naccuracy = 0.1")
+    with pytest.raises(InputError, match=sentence):
+        load_plan("digits").experiment("fedadmm", changes={"local.accuracy": 0.1})
+    with pytest.raises(InputError, match=sentence):
+        Experiment().local.replace(accuracy=0.1)
+
+
+def test_a_tolerance_has_the_hash_that_it_had_as_an_accuracy() -> None:
+    # The names of run folders: what they were when the first such runs were made.
+    assert Experiment(local={"tolerance": 0.5}).hash == "fab84edd23"
+    assert Experiment(local={"tolerance": SPREAD | {"power": 2.0}}).hash == "8271af95ca"
+
+
 def test_sgd_by_name_is_sgd() -> None:
     assert Experiment(local=LocalTraining(solver="sgd")).hash == Experiment(local=LocalTraining()).hash
 
@@ -120,17 +139,17 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"solver": {"own:newton": "x"}}, "own:newton='x' does not fit"),
         ({"solver": np.linalg.solve}, 'solver=solve is a function; give its name, as "numpy.linalg:solve"'),
         ({"solver": ["sgd", lambda: None]}, 'is a function; give its name, as "package.module:function"'),
-        ({"accuracy": 0}, "accuracy=0 is out of range; use a finite number greater than 0"),
-        ({"accuracy": -1e-3}, "accuracy=-0.001 is out of range"),
-        ({"accuracy": [0.1, 0.0]}, "accuracy=0.0 is out of range"),
-        ({"accuracy": "high"}, "accuracy='high' is neither a number nor a schedule"),
-        ({"accuracy": {"schedule": "power", "start": 0, "power": 2}}, "accuracy=0 is out of range"),
-        ({"accuracy": {"start": 1.0, "power": 2}}, "accuracy has schedule=None; use one of constant, step"),
-        ({"accuracy": {"distribution": "normal"}}, "distribution='normal' does not fit"),
-        ({"accuracy": {"distribution": "uniform", "low": 1}}, "a uniform distribution has low and high, not low"),
-        ({"accuracy": SPREAD | {"low": 1.0}}, "low=1 is above high=0.01; exchange them"),
-        ({"accuracy": SPREAD | {"low": 0.0}}, "low=0 is out of range"),
-        ({"accuracy": SPREAD | {"power": -2.0}}, "power=-2.0 is out of range"),
+        ({"tolerance": 0}, "tolerance=0 is out of range; use a finite number greater than 0"),
+        ({"tolerance": -1e-3}, "tolerance=-0.001 is out of range"),
+        ({"tolerance": [0.1, 0.0]}, "tolerance=0.0 is out of range"),
+        ({"tolerance": "high"}, "tolerance='high' is neither a number nor a schedule"),
+        ({"tolerance": {"schedule": "power", "start": 0, "power": 2}}, "tolerance=0 is out of range"),
+        ({"tolerance": {"start": 1.0, "power": 2}}, "tolerance has schedule=None; use one of constant, step"),
+        ({"tolerance": {"distribution": "normal"}}, "distribution='normal' does not fit"),
+        ({"tolerance": {"distribution": "uniform", "low": 1}}, "a uniform distribution has low and high, not low"),
+        ({"tolerance": SPREAD | {"low": 1.0}}, "low=1 is above high=0.01; exchange them"),
+        ({"tolerance": SPREAD | {"low": 0.0}}, "low=0 is out of range"),
+        ({"tolerance": SPREAD | {"power": -2.0}}, "power=-2.0 is out of range"),
         ({"max_steps": 0}, "max_steps=0 is out of range; use a whole number from 1 on"),
         ({"max_steps": [1, 2]}, "max_steps=[1, 2] is no single number; give one for all clients: what may differ"),
         ({"seconds": [1.0, 2.0], "speed": 1.0}, "seconds=[1.0, 2.0] is no single number; give one for all"),
@@ -152,7 +171,7 @@ def test_a_mistake_is_answered_by_the_value_and_the_remedy(settings: dict[str, A
     ("settings", "sentence"),
     [
         ({"solver": ["gd", "sgd"]}, "solver lists 2 names for 3 clients; give one for each"),
-        ({"accuracy": [0.1]}, "accuracy lists 1 numbers for 3 clients; give one for each"),
+        ({"tolerance": [0.1]}, "tolerance lists 1 numbers for 3 clients; give one for each"),
         ({"seconds": 1, "speed": [1.0] * 4}, "speed lists 4 numbers for 3 clients; give one for each"),
         ({"solver": "nowhere:solve"}, 'solver "nowhere:solve": there is no module nowhere'),
         ({"seconds": 1, "speed": "pace"}, "speed='pace' is no fact of the devices, which have energy; name one"),

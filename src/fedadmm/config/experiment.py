@@ -143,6 +143,7 @@ class Experiment(Settings):
         table["algorithm"] = _with_floats(table["algorithm"])
         for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
             del table[key]
+        table["local"]["accuracy"] = table["local"].pop("tolerance")  # its name in 0.1.0: a run keeps its folder
         table["state"] = {"float_type": self.state.float_type}
         for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
             if self.data.partition != partition:

@@ -21,7 +21,7 @@ class FullBatchProblem(SGDProblem):
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
     ) -> Vector:
         """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
-        budget = Budget(self._max_steps, self._accuracy or 0.0, self.learning_rate)
+        budget = Budget(self._max_steps, self._tolerance or 0.0, self.learning_rate)
         objective = Lagrangian(self._f, dual=dual, rho=rho, centre=centre, budget=budget)
         point = minimise(self._solver, objective, start=start, budget=budget)
         self._epsilon = point.epsilon

@@ -13,17 +13,17 @@ from fedadmm.core.values import rate_from
 
 
 class FallingDistribution(Distribution):
-    """An accuracy that is drawn once for each client; in round t it is that over t^power."""
+    """A tolerance that is drawn once for each client; in round t it is that over t^power."""
 
     power: float = 0.0
 
 
-Accuracy = Rate | tuple[float, ...] | FallingDistribution
+Tolerance = Rate | tuple[float, ...] | FallingDistribution
 Speed = float | tuple[float, ...] | Distribution | str
 
 
-def read_accuracy(value: Any) -> Any:
-    """Return what a file says of the accuracy as a number, a schedule, a list or a distribution; refuse the rest."""
+def read_tolerance(value: Any) -> Any:
+    """Return what a file says of the tolerance as a number, a schedule, a list or a distribution; refuse the rest."""
     if isinstance(value, dict) and "distribution" in value:
         value = FallingDistribution(**value)
     if isinstance(value, FallingDistribution):
@@ -31,21 +31,21 @@ def read_accuracy(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         for number in value:
-            check_rate("accuracy", number, positive=True)
+            check_rate("tolerance", number, positive=True)
         return tuple(value)
-    rate = rate_from("accuracy", value)
+    rate = rate_from("tolerance", value)
     if rate is not None:
-        check_rate("accuracy", rate, positive=True)
+        check_rate("tolerance", rate, positive=True)
     return rate
 
 
-def accuracy_at(accuracy: Accuracy, round: int, *, client: int, seed: int) -> float:
+def tolerance_at(tolerance: Tolerance, round: int, *, client: int, seed: int) -> float:
     """Return the epsilon_i of a client in a round: it may stop where |grad L_i|^2 <= epsilon_i."""
-    if isinstance(accuracy, tuple):
-        return accuracy[client]
-    if isinstance(accuracy, FallingDistribution):
-        return Power(accuracy.draw(stream(seed, "accuracy", client)), accuracy.power).at(round)
-    return at(accuracy, round)
+    if isinstance(tolerance, tuple):
+        return tolerance[client]
+    if isinstance(tolerance, FallingDistribution):
+        return Power(tolerance.draw(stream(seed, "accuracy", client)), tolerance.power).at(round)
+    return at(tolerance, round)
 
 
 def read_speed(value: Any) -> Any:

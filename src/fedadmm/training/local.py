@@ -11,7 +11,7 @@ from fedadmm.core.schedules import Rate, at, check_rate
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
 from fedadmm.training.epochs import Epochs, read_epochs, work_of
-from fedadmm.training.limits import Accuracy, Speed, accuracy_at, check_speed, read_accuracy, read_speed, speed_of
+from fedadmm.training.limits import Speed, Tolerance, check_speed, read_speed, read_tolerance, speed_of, tolerance_at
 from fedadmm.training.solver_names import SolverName, check_solver, names_of, solver_of
 from fedadmm.training.solvers import solver_named
 
@@ -27,7 +27,7 @@ class LocalTraining(Settings):
     solver: "sgd" (if None), "gd", "lbfgs", "package.module:function" (see fedadmm.training.solvers), a list, one per
         client, or shares of the clients such as {sgd = 0.5, gd = 0.2, "package.module:function" = 0.3}. Other solvers
         than SGD take gradients over all examples: an epoch is then one such gradient after the first, and one step.
-    accuracy: epsilon_i; a client stops where |grad L_i|^2 <= epsilon_i (equation 6), which SGD checks after each
+    tolerance: epsilon_i; a client stops where |grad L_i|^2 <= epsilon_i (equation 6), which SGD checks after each
         epoch. A number, a schedule such as {schedule = "power", start = 1.0, power = 2}, a list, one per client, or
         {distribution = "log_uniform", low = 1e-4, high = 1e-2}; then `power = 2` lets it fall over rounds, too.
     max_steps: a client stops after so many steps, in the midst of an epoch if need be.
@@ -43,10 +43,17 @@ class LocalTraining(Settings):
     momentum: float = 0.0
     weight_decay: float = 0.0
     solver: SolverName | None = None
-    accuracy: Accuracy | None = None
+    tolerance: Tolerance | None = None
     max_steps: int | None = None
     seconds: float | None = None
     speed: Speed | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_old_name(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "accuracy" in values:
+            raise InputError("local.accuracy is called local.tolerance now; change the name, the values are the same")
+        return values
 
     _read_epochs = field_validator("epochs", mode="before")(read_epochs)
 
@@ -76,7 +83,7 @@ class LocalTraining(Settings):
     def _check_solver(cls, value: Any) -> Any:
         return check_solver(value)
 
-    _read_accuracy = field_validator("accuracy", mode="before")(read_accuracy)
+    _read_tolerance = field_validator("tolerance", mode="before")(read_tolerance)
     _read_speed = field_validator("speed", mode="before")(read_speed)
 
     @field_validator("max_steps", "seconds", mode="before")
@@ -116,16 +123,16 @@ class LocalTraining(Settings):
     @property
     def beyond_epochs(self) -> str:
         """The keys that ask for more than epochs of SGD, in words."""
-        keys = ("solver", "accuracy", "max_steps", "seconds")
+        keys = ("solver", "tolerance", "max_steps", "seconds")
         return ", ".join(key for key in keys if getattr(self, key) is not None)
 
     def learning_rate_at(self, round: int) -> float:
         """Return the learning rate of a round."""
         return at(self.learning_rate, round)
 
-    def accuracy_at(self, round: int, *, client: int, seed: int) -> float | None:
+    def tolerance_at(self, round: int, *, client: int, seed: int) -> float | None:
         """Return the epsilon_i of a client in a round, None if none was asked for."""
-        return None if self.accuracy is None else accuracy_at(self.accuracy, round, client=client, seed=seed)
+        return None if self.tolerance is None else tolerance_at(self.tolerance, round, client=client, seed=seed)
 
     def solver_of(self, client: int, *, seed: int) -> str:
         """Return the name of a client's solver."""
@@ -139,13 +146,13 @@ class LocalTraining(Settings):
 
     def to_table(self) -> dict[str, Any]:
         """Return plain values, in full."""
-        schedules = {key: to_plain(getattr(self, key)) for key in ("learning_rate", "accuracy")}
+        schedules = {key: to_plain(getattr(self, key)) for key in ("learning_rate", "tolerance")}
         table = self.model_dump()
         return table | {key: value for key, value in schedules.items() if isinstance(value, dict)}
 
     def check(self, num_clients: int, *, facts: Mapping[str, Any] | None = None) -> None:
         """Refuse a list that does not fit the number of clients, and names that lead nowhere."""
-        for key in ("epochs", "solver", "accuracy", "speed"):
+        for key in ("epochs", "solver", "tolerance", "speed"):
             value = getattr(self, key)
             if isinstance(value, tuple) and len(value) != num_clients:
                 what = "names" if key == "solver" else "numbers"

@@ -41,7 +41,7 @@ class SGDProblem(Curvature):
         self._max_steps = self._steps_within(assignment, max_steps=local.max_steps)
         self.num_steps = self._max_steps  # after a solve: those it took
         self.learning_rate = local.learning_rate_at(assignment.round)
-        self._accuracy = local.accuracy_at(assignment.round, client=assignment.client, seed=seed)
+        self._tolerance = local.tolerance_at(assignment.round, client=assignment.client, seed=seed)
         self._epsilon: float | None = None
         self._steps = self._evaluations = self._num_losses = 0
         float_type = torch.promote_types(model.weights.dtype, torch.float32)
@@ -73,9 +73,9 @@ class SGDProblem(Curvature):
                 loss, gradients = self._gradients(inputs, targets)
                 self._count(loss)
                 step(gradients)
-            if self._accuracy is not None:
+            if self._tolerance is not None:
                 self._epsilon = self._measured(pull, constant)
-                if self._epsilon <= self._accuracy:
+                if self._epsilon <= self._tolerance:
                     break
             if self._is_over(self._steps - before, self.batch_size):
                 break

@@ -7,7 +7,7 @@ the first point that is accurate enough, or when the budget is over, at the poin
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -26,8 +26,13 @@ class Budget(NamedTuple):
     """What a solver may spend, and what it should reach."""
 
     steps: int  # gradients over all examples, after the one at the start
-    accuracy: float  # the |grad L|^2 at which it may stop; 0 if none was asked for
+    tolerance: float  # the |grad L|^2 at which it may stop; 0 if none was asked for
     learning_rate: float
+
+    @property
+    def accuracy(self) -> NoReturn:
+        """Refuse the name that `tolerance` had, which a user's solver may still use."""
+        raise InputError("budget.accuracy is called budget.tolerance now; change the name")
 
 
 class Point(NamedTuple):
@@ -57,7 +62,7 @@ class Lagrangian:
         if self.calls > self._budget.steps and not self._is_last(w):
             raise DoneError
         point = self.at(w)
-        if point.epsilon <= self._budget.accuracy:
+        if point.epsilon <= self._budget.tolerance:
             self.best = point
             raise DoneError
         if self.best is None or point.value < self.best.value:
