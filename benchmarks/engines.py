@@ -56,8 +56,8 @@ def simulation(workload: Workload, case: Case, engine: str, data: Any) -> Iterat
     """Start a run of a workload, with client state in a folder or in memory."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
 
-        def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
-            return DiskStore(Path(folder) / "state", kinds=kinds, identity={}, initial=initial)
+        def on_disk(types: Any, initial: torch.Tensor) -> DiskStore:
+            return DiskStore(Path(folder) / "state", types=types, identity={}, initial=initial)
 
         run = Simulation(
             case.algorithm,

@@ -46,7 +46,7 @@ def mnist_like(*, num_clients: int, num_examples: int) -> GeneratedData:
 
 def in_folder(folder: Path) -> OpenStore:
     """Return what opens a store on disk."""
-    return lambda kinds, initial: TimedStore(folder, kinds=kinds, identity={"experiment": "benchmark"}, initial=initial)
+    return lambda types, initial: TimedStore(folder, types=types, identity={"experiment": "benchmark"}, initial=initial)
 
 
 class TimedStore(DiskStore):

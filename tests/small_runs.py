@@ -15,8 +15,8 @@ SIZES = [8, 10, 6, 12, 8, 14, 6, 8]
 def simulation_of(method: Algorithm, *, folder: Any = None, float_type: Any = None, **options: Any) -> Simulation:
     """Return eight clients that train a network with buffers and dropout; six of them take part in a round."""
 
-    def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
-        return DiskStore(folder, kinds=kinds, identity={}, initial=initial, float_type=float_type)
+    def on_disk(types: Any, initial: torch.Tensor) -> DiskStore:
+        return DiskStore(folder, types=types, identity={}, initial=initial, float_type=float_type)
 
     settings = {
         "model": made(network if method.silence is None else perceptron),

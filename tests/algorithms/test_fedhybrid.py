@@ -10,7 +10,7 @@ from torch.nn import functional
 from fedadmm import FedHybrid, InputError, LocalTraining, Simulation
 from fedadmm.core.round import Assignment
 from fedadmm.data.quadratic import quadratic
-from fedadmm.data.recast import in_float_type
+from fedadmm.data.transforms import in_float_type
 from fedadmm.engine.choice import choose
 from fedadmm.training import curvature
 from fedadmm.training.evaluation import least_squares

@@ -6,7 +6,7 @@ import torch
 
 from fedadmm import InputError, federate, load
 from fedadmm.data.quadratic import quadratic
-from fedadmm.data.recast import in_float_type, two_classes
+from fedadmm.data.transforms import in_float_type, two_classes
 
 
 @pytest.mark.parametrize(("dimension", "condition"), [(1, 1.0), (4, 1.0), (6, 50.0)])

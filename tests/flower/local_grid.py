@@ -124,7 +124,7 @@ def start(strategy: Any, grid: LocalGrid, *, rounds: int, initial_arrays: Any = 
 
 def assert_books_agree(strategy: AlgorithmStrategy, config: dict[str, Any], state_dir: Callable[[int], Path]) -> None:
     """Compare with the serial simulation of the history that was applied: theta, buffers and every client's state."""
-    records = strategy._checkpoint.records()
+    records = strategy._folder.records()
     simulation = simulated(config, history=[record.clients for record in records])
     assert identical(tuple(strategy.progress), tuple(simulation.progress))
     for client in range(config["num-clients"]):
@@ -134,11 +134,11 @@ def assert_books_agree(strategy: AlgorithmStrategy, config: dict[str, Any], stat
 def state_on_disk(strategy: AlgorithmStrategy, client: int, state_dir: Path) -> Any:
     """Return the state from which a node would go on, given what the server applied."""
     folder = state_dir / strategy.settings.name / f"client-{client}" / "state"
-    applied = strategy._checkpoint.applied(client)
+    applied = strategy._folder.applied(client)
     if not folder.exists():
         assert applied == 0
         return None
-    identity = {"federation": strategy._checkpoint.federation}
-    with NodeStore(folder, client=client, kind=strategy.form.client_kind, identity=identity) as store:
+    identity = {"federation": strategy._folder.federation}
+    with NodeStore(folder, client=client, kind=strategy.format.client_kind, identity=identity) as store:
         kept = store.get(settled(store.journal(), Request(client, 2**62, applied)).acknowledged)
         return None if kept is None else kept.state

@@ -55,7 +55,7 @@ def test_an_upload_that_is_no_use_is_refused_named_and_counted(
     logging.getLogger("flwr").addHandler(caplog.handler)
     with server_of(config) as strategy:
         result = start(strategy, Spoiling(app, config, spoil=spoil), rounds=1)
-        (record,) = strategy._checkpoint.records()
+        (record,) = strategy._folder.records()
     logging.getLogger("flwr").removeHandler(caplog.handler)
     assert (record.clients, record.refused) == ((0, 1, 3), (2,))
     assert result.train_metrics_clientapp[1]["num-refused"] == 1
@@ -68,7 +68,7 @@ def test_a_reply_without_its_books_is_passed_over(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     with server_of(config) as strategy:
         start(strategy, Spoiling(app, config, spoil=lambda reply: reply.content.pop("config")), rounds=1)
-        (record,) = strategy._checkpoint.records()
+        (record,) = strategy._folder.records()
     assert (record.clients, record.lost) == ((0, 1, 3), (2,))
 
 
@@ -89,7 +89,7 @@ def test_a_client_with_another_model_is_left_out_with_the_difference(
     logging.getLogger("flwr").addHandler(caplog.handler)
     with server_of(config) as strategy:
         start(strategy, Mixed(app, config), rounds=1)
-        (record,) = strategy._checkpoint.records()
+        (record,) = strategy._folder.records()
     logging.getLogger("flwr").removeHandler(caplog.handler)
     assert (record.clients, record.lost) == ((0, 2, 3), (1,))
     assert "client 1 has another model: 1.weight 10x64 where the server has 1.weight 100x64" in caplog.text
@@ -103,7 +103,7 @@ def test_a_state_folder_of_another_federation_is_refused(tmp_path: Path) -> None
     grid = grid_of(config)
     with server_of(config) as strategy:
         grid.nodes = [100]
-        strategy._roster.present(grid, at_least=0)
+        strategy._nodes.present(grid, at_least=0)
     assert "was written with federation" in grid.errors[0]
     assert "give this federation a name or a state-dir of its own" in grid.errors[0]
 
@@ -114,7 +114,7 @@ def test_two_nodes_of_one_client_are_one_too_many(tmp_path: Path) -> None:
     context = grid.context
     grid.context = lambda node: context(100) if node == 101 else context(node)  # type: ignore[method-assign]
     with server_of(config) as strategy:
-        assert strategy._roster.present(grid, at_least=0).keys() == {0, 2, 3}
+        assert strategy._nodes.present(grid, at_least=0).keys() == {0, 2, 3}
 
 
 def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monke
             patch.setattr(NodeStore, "write", full)
             start(strategy, grid, rounds=1)
         start(strategy, grid, rounds=1)  # there is room again
-        first, second = strategy._checkpoint.records()
+        first, second = strategy._folder.records()
     assert (first.clients, first.lost, second.clients) == ((0, 2, 3), (1,), (0, 1, 2, 3))
     assert "No space left on device" in grid.errors[0]
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
-from fedadmm.flower import roster
+from fedadmm.flower import client_nodes
 from methods import ON_NETWORKS, mostly_slow
 
 
@@ -53,7 +53,7 @@ def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -
     config = config_of(tmp_path, algorithm__name=name, fraction_train=0.75)
     with server_of(config) as strategy:
         start(strategy, grid_of(config), rounds=3)
-        assert [len(record.clients) for record in strategy._checkpoint.records()] == [3, 3, 3]
+        assert [len(record.clients) for record in strategy._folder.records()] == [3, 3, 3]
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
@@ -69,7 +69,7 @@ def test_a_node_solves_as_a_simulated_client_does_and_says_how_exactly(limits: d
     config = config_of(tmp_path, **limits)
     with server_of(config) as strategy:
         start(strategy, grid_of(config), rounds=2)
-        records = strategy._checkpoint.records()
+        records = strategy._folder.records()
         expected = simulated(config, history=[record.clients for record in records]).history
         for record, theirs in zip(records, expected, strict=True):
             told = {key: record.metrics.get(key) for key in theirs.metrics}
@@ -93,7 +93,7 @@ def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_pa
             start(strategy, grid, rounds=2)
     with server_of(config) as strategy:
         assert strategy.progress.round == 6
-        assert sum(len(record.lost) for record in strategy._checkpoint.records()) > 2
+        assert sum(len(record.lost) for record in strategy._folder.records()) > 2
         assert not grid.errors
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
@@ -107,7 +107,7 @@ def test_a_server_that_dies_before_its_commit_plays_the_round_again(tmp_path: Pa
         strategy.aggregate_train(2, replies)  # and no configure_evaluate: it died
     with server_of(config) as strategy:
         start(strategy, grid, rounds=2)
-        assert [record.round for record in strategy._checkpoint.records()] == [1, 2, 3]
+        assert [record.round for record in strategy._folder.records()] == [1, 2, 3]
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_an_older_checkpoint_is_healed_while_the_lost_round_is_pending(
     shutil.copytree(tmp_path / "copy", server)
     with server_of(config) as strategy:
         start(strategy, grid, rounds=1)
-        assert strategy._checkpoint.records()[1].clients == applied
+        assert strategy._folder.records()[1].clients == applied
         if applied:
             assert_books_agree(strategy, config, lambda client: tmp_path)
     # Two rounds later the clients have had the first of them confirmed, and it cannot be taken back.
@@ -141,8 +141,8 @@ def test_a_client_whose_disk_was_lost_is_left_out_and_named(tmp_path: Path) -> N
         start(strategy, grid, rounds=2)
         shutil.rmtree(tmp_path / "digits" / "client-2")
         start(strategy, grid, rounds=1)
-        assert strategy._checkpoint.records()[-1].clients == (0, 1, 3)
-        assert strategy._checkpoint.records()[-1].lost == (2,)
+        assert strategy._folder.records()[-1].clients == (0, 1, 3)
+        assert strategy._folder.records()[-1].lost == (2,)
     assert "of client 2, and the state here is of update 0: it is older" in grid.errors[-1]
 
 
@@ -169,7 +169,7 @@ def test_the_servers_own_evaluation_stands_in_the_records(tmp_path: Path) -> Non
     with server_of(config, evaluation=lambda theta, buffers: {"accuracy": float(theta.sum())}) as strategy:
         before = strategy.scores["accuracy"]
         start(strategy, grid_of(config), rounds=1)
-        (record,) = strategy._checkpoint.records()
+        (record,) = strategy._folder.records()
         assert record.accuracy == float(strategy.progress.server.theta.sum()) != before
         assert strategy.scores == {"accuracy": record.accuracy}
 
@@ -186,11 +186,11 @@ def test_a_node_may_name_its_client_by_either_key(tmp_path: Path) -> None:
 
 def test_who_is_awaited_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(roster, "log", lambda level, text, *values: told.append(text % values))
+    monkeypatch.setattr(client_nodes, "log", lambda level, text, *values: told.append(text % values))
     grid = grid_of(config_of(tmp_path))
     grid.nodes, late = grid.nodes[:3], grid.nodes[3:]
     naps = iter([[], [], late])
-    monkeypatch.setattr(roster.time, "sleep", lambda seconds: grid.nodes.extend(next(naps)))
+    monkeypatch.setattr(client_nodes.time, "sleep", lambda seconds: grid.nodes.extend(next(naps)))
     with server_of(config_of(tmp_path, min_available_nodes=4)) as strategy:
         start(strategy, grid, rounds=1)
     waiting = [line for line in told if line.startswith("Waiting")]

@@ -11,7 +11,7 @@ from test_strategy import config_of, grid_of, server_of
 
 from fedadmm.algorithms import FedADMM
 from fedadmm.algorithms.fedadmm import Upload
-from fedadmm.flower.wire import Form, ModelWire, Parcel
+from fedadmm.flower.wire import MessageFormat, ModelWire, Payload
 from fedadmm.training.flat import FlatModel
 
 
@@ -34,13 +34,13 @@ def test_what_rounding_holds_back_is_sent_with_the_next_upload() -> None:
     # In float32 1 + 2^-25 is 1: nothing arrives, and 2^-25 is owed. Twice that is 2^-24 and ties to even, 1 again;
     # three times it is above half a unit (2^-23) and arrives as 2^-23, which leaves 3 x 2^-25 - 2^-23 = -2^-25 owed.
     model = FlatModel(torch.nn.Linear(1, 1, bias=False))
-    wire = ModelWire(Form(FedADMM(), model))
-    theta, small, owed, arrived = torch.ones(1), torch.tensor([2.0**-25]), None, []
+    wire = ModelWire(MessageFormat(FedADMM(), model))
+    theta, small, residual, arrived = torch.ones(1), torch.tensor([2.0**-25]), None, []
     for _ in range(3):
-        arrays, owed = wire.pack_upload(Parcel(Upload(small), torch.empty(0)), theta=theta, owed=owed)
+        arrays, residual = wire.pack_upload(Payload(Upload(small), torch.empty(0)), theta=theta, residual=residual)
         arrived.append(float(wire.unpack_upload(arrays, theta=theta).message.delta))
     assert arrived == [0.0, 0.0, 2.0**-23]
-    assert float(owed) == -(2.0**-25)
+    assert float(residual) == -(2.0**-25)
 
 
 def test_flowers_mean_of_models_is_our_mean_to_rounding(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_medians_and_krum_bear_a_node_that_lies(aggregator: Any, tmp_path: Path)
     config = model_config(tmp_path)
     with server_of(config, aggregator=aggregator) as strategy:
         start(strategy, Spoiling(app, config, spoil=lie), rounds=1)
-        assert strategy._checkpoint.records()[0].clients == (0, 1, 2, 3)
+        assert strategy._folder.records()[0].clients == (0, 1, 2, 3)
         assert strategy.progress.server.theta.abs().max() < 10
 
 
@@ -80,7 +80,7 @@ def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_
         before = strategy.progress.server.theta.clone()
         result = start(private, grid, rounds=1, initial_arrays=strategy.arrays)
         theta = strategy.progress.server.theta
-        released = strategy.form.read_model(result.arrays).message
+        released = strategy.format.read_model(result.arrays).message
     assert theta.equal(released)
     # Noise of 0.1 x 0.5 / 4 = 0.0125 in each of the 7,510 coordinates; the clipped mean step is 0.5 at most.
     noise = (theta - before).std()

@@ -22,7 +22,8 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.runner import run
 from fedadmm.report.runs import read_run
-from fedadmm.state.disk import DiskStore, kinds_of
+from fedadmm.core.store import state_types
+from fedadmm.state.disk import DiskStore
 from fedadmm.state.pages import read_layout
 from methods import METHODS, mostly_slow
 from worlds import quadratic_world
@@ -143,8 +144,7 @@ def test_a_changed_record_or_model_is_found(folder: Path) -> None:
 
 def _with_another_state(folder: Path, experiment: Experiment) -> int:
     """Replace a client's state by another sound one, and return the client."""
-    kinds = kinds_of(experiment.algorithm, torch.zeros(1))
-    store = DiskStore(folder / "state", kinds=kinds, identity=None)
+    store = DiskStore(folder / "state", types=state_types(experiment.algorithm), identity=None)
     client = next(iter(store))
     state = store.get(client)
     changed = [field + 0.01 if isinstance(field, torch.Tensor) else field for field in state]
@@ -220,7 +220,7 @@ def test_export_writes_the_model_and_a_clients_state(sound: Path, tmp_path: Path
     code, said = _fedadmm("export", sound, "--client", client, "--out", out, log=tmp_path / "log")
     assert code == 0, said
     state = load_file(out)
-    store = DiskStore(sound / "state", kinds=kinds_of(_experiment().algorithm, torch.zeros(1)), identity=None)
+    store = DiskStore(sound / "state", types=state_types(_experiment().algorithm), identity=None)
     w, y, rho = store.get(client)
     store.close()
     assert torch.equal(state["w"], w)

@@ -27,7 +27,7 @@ INITIAL = torch.arange(4.0)
 
 def disk_store(folder: Path, **options: Any) -> DiskStore:
     """Open the store in a folder, or make it."""
-    settings = {"kinds": (Server, Client), "identity": IDENTITY, "initial": INITIAL} | options
+    settings = {"types": (Server, Client), "identity": IDENTITY, "initial": INITIAL} | options
     return DiskStore(folder, **settings)
 
 

@@ -59,7 +59,7 @@ def test_a_store_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
 def test_the_state_of_another_algorithm_is_refused(tmp_path: Path) -> None:
     disk_store(tmp_path / "state").close()
     with pytest.raises(InputError, match="written with fields Server theta; Client w, y, rho, here it is"):
-        disk_store(tmp_path / "state", kinds=(Client, Client))
+        disk_store(tmp_path / "state", types=(Client, Client))
 
 
 def test_a_store_is_read_without_writing_a_byte(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from small_stores import Client, a_state
 
 from fedadmm.core.delivery import Journal
 from fedadmm.core.errors import InputError
-from fedadmm.state.node import Kept, NodeStore
+from fedadmm.state.node import NodeStore, SavedState
 from play import identical
 
 IDENTITY = {"federation": "f0"}
@@ -27,7 +27,7 @@ def test_a_new_store_has_no_state(tmp_path: Path) -> None:
 
 
 def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
-    kept = Kept(a_state(3, 1), torch.tensor([0.5]))
+    kept = SavedState(a_state(3, 1), torch.tensor([0.5]))
     with node_store(tmp_path / "state") as store:
         store.write(Journal(0, 7), pending=kept)
     with node_store(tmp_path / "state") as store:
@@ -38,9 +38,9 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_only_the_states_that_the_journal_names_are_kept(tmp_path: Path) -> None:
     with node_store(tmp_path / "state") as store:
         for journal in (Journal(0, 7), Journal(7, 8), Journal(7, 9)):  # 8 was not applied
-            store.write(journal, pending=Kept(a_state(3, journal.pending)))
-        assert identical(store.get(7), Kept(a_state(3, 7)))
-        assert identical(store.get(9), Kept(a_state(3, 9)))
+            store.write(journal, pending=SavedState(a_state(3, journal.pending)))
+        assert identical(store.get(7), SavedState(a_state(3, 7)))
+        assert identical(store.get(9), SavedState(a_state(3, 9)))
         with pytest.raises(InputError, match="damaged"):
             store.get(8)
 
@@ -60,7 +60,7 @@ def test_a_store_of_somebody_else_is_refused(changes: dict[str, Any], sentence: 
 
 def test_a_damaged_state_is_an_error_and_not_a_newcomer(tmp_path: Path) -> None:
     with node_store(tmp_path / "state") as store:
-        store.write(Journal(0, 7), pending=Kept(a_state(3, 1)))
+        store.write(Journal(0, 7), pending=SavedState(a_state(3, 1)))
     file = tmp_path / "state" / "data.mdb"
     content = bytearray(file.read_bytes())
     where = content.find(b"journal")

@@ -10,13 +10,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from make_format import EXPERIMENT
 
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.store import state_types
 from fedadmm.runs import runner
 from fedadmm.runs.check import findings
-from fedadmm.state.disk import DiskStore, kinds_of
+from fedadmm.state.disk import DiskStore
 from fedadmm.state.file import FORMAT
 
 WRITTEN = Path(__file__).parent / f"format_{FORMAT}"
@@ -31,8 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_opens_and_holds_what_was_written(folder: Path) -> None:
-    kinds = kinds_of(EXPERIMENT.algorithm, torch.zeros(1))
-    store = DiskStore(folder / "state", kinds=kinds, identity=IDENTITY)
+    store = DiskStore(folder / "state", types=state_types(EXPERIMENT.algorithm), identity=IDENTITY)
     assert store.about == {"format": "1", "fields": "Server theta; Client w, y, rho", **IDENTITY}
     assert {client: store.round_of(client) for client in store} == {0: 3, 2: 1, 3: 3}
     # Read off the day it was written.

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_stores import Client, a_progress, a_state, content, disk_store, play
 
-from fedadmm.core.store import Store
+from fedadmm.core.store import Store, state_types
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
@@ -118,7 +118,7 @@ def test_the_result_does_not_depend_on_the_store(method: str, float_type: torch.
             local=LocalTraining(batch_size=4),
             participation=0.5,
             seed=1,
-            open_store=lambda kinds, initial: store,
+            open_store=lambda types, initial: store,
         )
         for _ in range(4):
             simulation.advance()
@@ -127,9 +127,7 @@ def test_the_result_does_not_depend_on_the_store(method: str, float_type: torch.
     memory = MemoryStore(float_type=float_type)
     expected = result(memory)
     algorithm = METHODS[method]
-    theta = torch.zeros(1)
-    kinds = (type(algorithm.init_server(theta)), type(algorithm.init_client(theta)))
-    store = disk_store(tmp_path / "run", kinds=kinds, float_type=float_type)
+    store = disk_store(tmp_path / "run", types=state_types(algorithm), float_type=float_type)
     found = result(store)
     assert identical(found.progress, expected.progress)
     assert [identical(store.get(c), memory.get(c)) for c in store] == [True] * len(memory)

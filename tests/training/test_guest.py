@@ -106,8 +106,8 @@ def test_a_callback_that_returns_true_ends_the_run_after_its_round_and_it_can_go
     calls: list[int] = []
     stores: list[DiskStore] = []
 
-    def on_disk(kinds: Any, initial: torch.Tensor) -> DiskStore:
-        stores.append(DiskStore(tmp_path / "state", kinds=kinds, identity={}, initial=initial))
+    def on_disk(types: Any, initial: torch.Tensor) -> DiskStore:
+        stores.append(DiskStore(tmp_path / "state", types=types, identity={}, initial=initial))
         return stores[-1]
 
     callbacks = [lambda record, _: np.bool_(record.round == 2), lambda record, _: calls.append(record.round)]

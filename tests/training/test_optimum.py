@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fedadmm import InputError
 from fedadmm.data.quadratic import quadratic
-from fedadmm.data.recast import two_classes
+from fedadmm.data.transforms import two_classes
 from fedadmm.training.evaluation import least_squares
 from fedadmm.training.models import build
 from fedadmm.training.optimum import Objective, Optimum, minimiser

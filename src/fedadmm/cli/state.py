@@ -11,10 +11,11 @@ from safetensors.torch import save_file
 
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.store import state_types
 from fedadmm.runs.build import simulation_of
 from fedadmm.runs.check import check_run
 from fedadmm.runs.folder import RunFolder, StoredModel
-from fedadmm.state.disk import DiskStore, kinds_of
+from fedadmm.state.disk import DiskStore
 
 console = Console()
 
@@ -57,8 +58,7 @@ def export_command(
     folder = RunFolder(run)
     with folder.at_rest():
         experiment = folder.read_experiment()
-        kinds = kinds_of(experiment.algorithm, torch.zeros(1))
-        store = DiskStore(folder.state, kinds=kinds, identity=None, readonly=True)
+        store = DiskStore(folder.state, types=state_types(experiment.algorithm), identity=None, readonly=True)
         try:
             model = _newest_model(folder, store, data_dir)
             tensors = model.tensors
@@ -84,7 +84,7 @@ def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) ->
     model = folder.read_model()
     if model is not None and model.round == rounds:
         return model
-    simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, open_store=lambda kinds, initial: store)
+    simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, open_store=lambda types, initial: store)
     return StoredModel.of(simulation.model(), round=rounds)
 
 

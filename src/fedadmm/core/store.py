@@ -1,12 +1,25 @@
 """Where client states live, and what makes a round count."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from fedadmm.core.algorithm import Message
+from fedadmm.core.algorithm import Algorithm, Message
 from fedadmm.core.round import ServerCheckpoint
+
+
+class StateTypes(NamedTuple):
+    """The NamedTuples of an algorithm that a store keeps."""
+
+    server: type[Any]
+    client: type[Any]
+
+
+def state_types(algorithm: Algorithm[Any, Any, Any]) -> StateTypes:
+    """Return the types of an algorithm's server and clients."""
+    theta = torch.zeros(1)
+    return StateTypes(type(algorithm.init_server(theta)), type(algorithm.init_client(theta)))
 
 
 class Store(Protocol):

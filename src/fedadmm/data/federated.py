@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,6 +19,19 @@ from fedadmm.data.examples import Examples
 from fedadmm.data.partition import Indices, Partitioner
 
 PARTITIONS = ("iid", "shards", "imbalanced", "dirichlet", "natural")
+
+
+class FederatedData(Protocol):
+    """The data of a federation, client by client."""
+
+    @property
+    def num_clients(self) -> int: ...
+    @property
+    def num_examples(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def test(self) -> Examples | None: ...
+
+    def client(self, client: int) -> Examples: ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,9 @@ from fedadmm.core.seeds import torch_seed
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.engine.threads import one_thread
 from fedadmm.flower.settings import FederationSettings, client_of
-from fedadmm.flower.wire import Form, Parcel, WrongFormError, make_wire
+from fedadmm.flower.wire import MessageFormat, Payload, WrongFormatError, make_wire
 from fedadmm.runs.folder import RunFolder
-from fedadmm.state.node import Kept, NodeStore
+from fedadmm.state.node import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.models import build
 from fedadmm.training.task import LearningTask
@@ -63,13 +63,13 @@ class Node:
             metrics=metrics,
             seed=settings.seed,
         )
-        self._form = Form(self._algorithm, self._task.model)
-        self._wire = make_wire(settings.wire, self._form)
+        self._format = MessageFormat(self._algorithm, self._task.model)
+        self._wire = make_wire(settings.wire, self._format)
 
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
         with self._store(content.config_records["config"]):
-            return RecordDict({"config": ConfigRecord({"client-id": self.client, "model": self._form.description})})
+            return RecordDict({"config": ConfigRecord({"client-id": self.client, "model": self._format.description})})
 
     def train(self, content: RecordDict) -> RecordDict:
         """Answer a request: the new state is on the disk before the reply leaves."""
@@ -88,13 +88,13 @@ class Node:
                 problem=self._task.problem(assignment, buffers=buffers),
             )
             effort = visit.effort
-            arrays, owed = self._wire.pack_upload(
-                Parcel(visit.upload, effort.buffers.floats),
+            arrays, residual = self._wire.pack_upload(
+                Payload(visit.upload, effort.buffers.floats),
                 theta=download.theta,
-                owed=None if kept is None else kept.owed,
+                residual=None if kept is None else kept.residual,
             )
             if visit.finite:
-                store.write(answered(journal, request), pending=Kept(state, owed))
+                store.write(answered(journal, request), pending=SavedState(state, residual))
         num_examples = 1 if self._settings.wire == "model" else len(self._task.data.client(0).targets)
         metrics: dict[str, Any] = {
             "num-examples": num_examples,
@@ -134,7 +134,7 @@ class Node:
         return NodeStore(
             self._folder.state,
             client=self.client,
-            kind=self._form.client_kind,
+            kind=self._format.client_kind,
             identity={"federation": str(config["federation"])},
         )
 
@@ -154,7 +154,7 @@ class Node:
     def _download(self, content: RecordDict) -> tuple[Any, Buffers]:
         try:
             download, floats = self._wire.unpack_download(content.array_records["arrays"])
-        except WrongFormError as error:
+        except WrongFormatError as error:
             raise InputError(
                 f"client {self.client} has another model than the server: {error}; install the same app"
             ) from None
@@ -165,4 +165,4 @@ class Node:
         """Return theta^0, which travels only to those who need it."""
         if "initial" not in content.array_records:
             return download.theta
-        return self._form.read_model(content.array_records["initial"]).message
+        return self._format.read_model(content.array_records["initial"]).message

@@ -11,7 +11,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import Reply
 from fedadmm.core.messages import is_finite
 from fedadmm.core.round import Buffers, ClientResult, ClientStats
-from fedadmm.flower.wire import Wire, WrongFormError
+from fedadmm.flower.wire import Wire, WrongFormatError
 
 
 def reply_of(message: Message) -> Reply:
@@ -29,8 +29,8 @@ def visit_of(message: Message, wire: Wire, *, theta: Vector, buffers: Buffers, n
     try:
         upload, floats = wire.unpack_upload(content.array_records["arrays"], theta=theta)
         if integers.shape != buffers.integers.shape:
-            raise WrongFormError(f"{len(integers)} integer buffers, and {len(buffers.integers)} were expected")
-    except WrongFormError as error:
+            raise WrongFormatError(f"{len(integers)} integer buffers, and {len(buffers.integers)} were expected")
+    except WrongFormatError as error:
         log(WARNING, "Client %d sent an upload of the wrong form: %s", client, error)
         upload, floats, finite = (), torch.empty(0), False
     effort = ClientStats(

@@ -13,8 +13,8 @@ from fedadmm.core.round import Buffers
 from fedadmm.core.seeds import torch_seed
 from fedadmm.data.examples import as_examples
 from fedadmm.engine.threads import one_thread
-from fedadmm.flower.checkpoint import Checkpoint
 from fedadmm.flower.node import ModelFunction
+from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.training.evaluation import Loss, Metric, accuracy, batches, combined, score
@@ -71,7 +71,7 @@ def make_strategy(
 ) -> AlgorithmStrategy:
     """Return the strategy of a federation, where its checkpoint left it."""
     network = _network(settings, model)
-    checkpoint = Checkpoint(settings, settings.algorithm, initial=network.weights.clone())
+    checkpoint = ServerFolder(settings, settings.algorithm, initial=network.weights.clone())
     return AlgorithmStrategy(
         settings, model=network, checkpoint=checkpoint, evaluation=evaluation, aggregator=aggregator
     )

@@ -17,11 +17,11 @@ from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.engine.threads import one_thread
-from fedadmm.flower.checkpoint import Checkpoint
+from fedadmm.flower.client_nodes import ClientNodes, reason
 from fedadmm.flower.replies import aggregated_by, reply_of, visit_of
-from fedadmm.flower.roster import Roster, reason
+from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
-from fedadmm.flower.wire import Form, ModelWire, Parcel, Wire, make_wire
+from fedadmm.flower.wire import MessageFormat, ModelWire, Payload, Wire, make_wire
 from fedadmm.runs.records import Record
 from fedadmm.training.flat import FlatModel
 from fedadmm.training.workload import Workload
@@ -50,23 +50,23 @@ class AlgorithmStrategy(Strategy):
         settings: FederationSettings,
         *,
         model: FlatModel,
-        checkpoint: Checkpoint,
+        checkpoint: ServerFolder,
         evaluation: Evaluation | None = None,
         aggregator: Strategy | None = None,
     ) -> None:
         self.settings, self.algorithm = settings, settings.algorithm
-        self._model, self._checkpoint, self._aggregator = model, checkpoint, aggregator
+        self._model, self._folder, self._aggregator = model, checkpoint, aggregator
         self._evaluation = evaluation
-        self.form = Form(self.algorithm, model)
-        self._wire: Wire = make_wire(settings.wire, self.form)
+        self.format = MessageFormat(self.algorithm, model)
+        self._wire: Wire = make_wire(settings.wire, self.format)
         assert aggregator is None or isinstance(self._wire, ModelWire), 'an aggregator takes models: wire="model"'
         self._participation = Uniform(settings.fraction_train)
         self._participation.check(settings.num_clients)
         settings.local.check(settings.num_clients)
         self._workload = Workload(settings.local, seed=settings.seed)
-        self._roster = Roster(
+        self._nodes = ClientNodes(
             federation=checkpoint.federation,
-            description=self.form.description,
+            description=self.format.description,
             num_clients=settings.num_clients,
             timeout=settings.round_timeout,
         )
@@ -81,28 +81,28 @@ class AlgorithmStrategy(Strategy):
 
     def close(self) -> None:
         """Let go of the checkpoint's folder."""
-        self._checkpoint.close()
+        self._folder.close()
 
     @property
     def arrays(self) -> ArrayRecord:
         """The server's model as Flower users know it."""
-        return self.form.model_arrays(self.progress.server.theta, self.progress.buffers.floats)
+        return self.format.model_arrays(self.progress.server.theta, self.progress.buffers.floats)
 
     def summary(self) -> None:
         """Log what is run."""
         log(INFO, "\t├──> %s", self.algorithm)
         log(INFO, "\t├──> %s, wire %s", self.settings.local, self.settings.wire)
-        log(INFO, "\t└──> %d rounds are done: %s", self.progress.round, self._checkpoint.folder.path)
+        log(INFO, "\t└──> %d rounds are done: %s", self.progress.round, self._folder.folder.path)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
         self._began = time.perf_counter()
-        present = self._roster.present(grid, at_least=self.settings.min_available_nodes)
+        present = self._nodes.present(grid, at_least=self.settings.min_available_nodes)
         round = self.progress.round + 1
         clients = self._selected("participation", self._participation, round)
-        number = self._checkpoint.next_number(self._collection.number)
+        number = self._folder.next_number(self._collection.number)
         self._collection = Collection(number, clients=clients)
         self._sent = [
             self._request(MessageType.TRAIN, client, present[client], round=round, config=config)
@@ -134,7 +134,7 @@ class AlgorithmStrategy(Strategy):
             log(WARNING, "Client %d is refused in round %d: its upload is no use", client, progress.round)
         log(INFO, "Round %d applies %d of %d", progress.round, len(tally.clients), num_asked)
         self._closing = _Closing(progress, tally, self._began)
-        arrays = self.form.model_arrays(progress.server.theta, progress.buffers.floats)
+        arrays = self.format.model_arrays(progress.server.theta, progress.buffers.floats)
         metrics = MetricRecord({"num-applied": len(tally.clients), "num-refused": len(tally.refused)})
         if tally.client_loss is not None:
             metrics["train-loss"] = tally.client_loss
@@ -149,7 +149,7 @@ class AlgorithmStrategy(Strategy):
         self._closing = None
         if not self.settings.fraction_evaluate:
             return []
-        present = self._roster.present(grid, at_least=0)
+        present = self._nodes.present(grid, at_least=0)
         round = self.progress.round
         clients = self._selected("evaluation", Uniform(self.settings.fraction_evaluate), round)
         return [
@@ -173,25 +173,25 @@ class AlgorithmStrategy(Strategy):
     def _request(self, kind: str, client: int, node: int, *, round: int, config: ConfigRecord) -> Message:
         server, buffers = self.progress.server, self.progress.buffers
         asked = self._workload.assignment(round, client)
-        applied = self._checkpoint.applied(client)
+        applied = self._folder.applied(client)
         facts: dict[str, Any] = {
             "server-round": round,
             "client-id": client,
             "epochs": asked.epochs,
             "number": self._collection.number,
             "applied": applied,
-            "federation": self._checkpoint.federation,
+            "federation": self._folder.federation,
             "integers": buffers.integers.tolist(),
             **({} if asked.gradients is None else {"gradients": asked.gradients}),
         }
         content = RecordDict(
             {
-                "arrays": self._wire.pack_download(Parcel(self.algorithm.download(server), buffers.floats)),
+                "arrays": self._wire.pack_download(Payload(self.algorithm.download(server), buffers.floats)),
                 "config": ConfigRecord({**config, **facts}),
             }
         )
         if kind == MessageType.TRAIN and applied == NONE and self.algorithm.newcomer == "initial":
-            content["initial"] = self.form.model_arrays(self._checkpoint.initial, buffers.floats)
+            content["initial"] = self.format.model_arrays(self._folder.initial, buffers.floats)
         return Message(content, node, kind, ttl=self.settings.round_timeout, group_id=str(round))
 
     def _counting(self, replies: Iterable[Message]) -> list[tuple[ClientResult, Message]]:
@@ -199,7 +199,7 @@ class AlgorithmStrategy(Strategy):
         found = []
         for message in replies:
             if message.has_error():
-                client = self._roster.asked_of(self._sent, message)
+                client = self._nodes.asked_of(self._sent, message)
                 log(WARNING, "Client %s failed: %s", client, reason(message))
                 continue
             try:
@@ -217,14 +217,14 @@ class AlgorithmStrategy(Strategy):
             self._wire,
             theta=self.progress.server.theta,
             buffers=self.progress.buffers,
-            newcomer=self._checkpoint.applied(reply_of(message).client) == NONE,
+            newcomer=self._folder.applied(reply_of(message).client) == NONE,
         )
 
     def _commit(self, closing: _Closing, arrays: ArrayRecord) -> None:
         progress, tally, began = closing
         if isinstance(self._wire, ModelWire):
             # A wrapper may have added noise to the model since we returned it: what counts is what it made of it.
-            theta, floats = self.form.read_model(arrays)
+            theta, floats = self.format.read_model(arrays)
             buffers = progress.buffers._replace(floats=floats)
             progress = progress._replace(server=progress.server._replace(theta=theta), buffers=buffers)
         lost = self._collection.missing
@@ -233,7 +233,7 @@ class AlgorithmStrategy(Strategy):
         record = Record.of(progress.round, tally, self.scores, seconds=seconds, lost=lost)
         self._model.load(progress.server.theta)
         self._model.load_buffers(progress.buffers)
-        self._checkpoint.commit(progress, number=self._collection.number, record=record, module=self._model.module)
+        self._folder.commit(progress, number=self._collection.number, record=record, module=self._model.module)
         self.progress = progress
 
     def _evaluated(self, progress: ServerCheckpoint) -> dict[str, float]:

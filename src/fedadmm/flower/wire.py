@@ -13,11 +13,11 @@ from fedadmm.engine.shared import probe_upload
 from fedadmm.training.flat import FlatModel
 
 
-class WrongFormError(Exception):
+class WrongFormatError(Exception):
     """Arrays that are not those of this model and this algorithm."""
 
 
-class Parcel(NamedTuple):
+class Payload(NamedTuple):
     """What an ArrayRecord carries: a message, and the float buffers beside it."""
 
     message: Any
@@ -27,18 +27,18 @@ class Parcel(NamedTuple):
 class Wire(Protocol):
     """Packs what goes down and what comes up, and unpacks it at the other end."""
 
-    def pack_download(self, parcel: Parcel) -> ArrayRecord: ...
-    def unpack_download(self, arrays: ArrayRecord) -> Parcel: ...
+    def pack_download(self, payload: Payload) -> ArrayRecord: ...
+    def unpack_download(self, arrays: ArrayRecord) -> Payload: ...
 
-    def pack_upload(self, parcel: Parcel, *, theta: Vector, owed: Vector | None) -> tuple[ArrayRecord, Any]:
-        """Return what travels, and what rounding held back of it and is owed from now on (None: nothing can be)."""
+    def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
+        """Return what travels, and what rounding held back of it for the next upload (None: nothing is kept)."""
         ...
 
-    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Parcel: ...
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload: ...
 
 
-class Form:
-    """The names and shapes of a model, and the form of an algorithm's messages over it."""
+class MessageFormat:
+    """The names and shapes of a model, and the fields of an algorithm's messages over it."""
 
     def __init__(self, algorithm: Algorithm[Any, Any, Any], model: FlatModel) -> None:
         theta = model.weights.clone()
@@ -63,34 +63,34 @@ class Form:
         names = [*self.parameters, *self.buffers]
         return ArrayRecord({name: _array(part) for name, part in zip(names, parts, strict=True)})
 
-    def read_model(self, arrays: ArrayRecord) -> Parcel:
+    def read_model(self, arrays: ArrayRecord) -> Payload:
         """Return theta and the float buffers of a model's arrays."""
         expected = {**self.parameters, **self.buffers}
         found = _tensors(arrays, {name: tuple(shape) for name, shape in expected.items()})
-        return Parcel(_joined(found, self.parameters), _joined(found, self.buffers))
+        return Payload(_joined(found, self.parameters), _joined(found, self.buffers))
 
 
 class UploadWire:
     """The fields of a message, each as one array: what the algorithm needs and nothing else."""
 
-    def __init__(self, form: Form) -> None:
-        self._form = form
+    def __init__(self, format: MessageFormat) -> None:
+        self._format = format
 
-    def pack_download(self, parcel: Parcel) -> ArrayRecord:
+    def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return the download's fields and the buffers."""
-        return _pack(parcel)
+        return _pack(payload)
 
-    def unpack_download(self, arrays: ArrayRecord) -> Parcel:
+    def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
-        return _unpack(arrays, self._form.download, self._form.floats)
+        return _unpack(arrays, self._format.download, self._format.floats)
 
-    def pack_upload(self, parcel: Parcel, *, theta: Vector, owed: Vector | None) -> tuple[ArrayRecord, Any]:
-        """Return the upload's fields and the buffers; nothing is rounded, so nothing is owed."""
-        return _pack(parcel), None
+    def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
+        """Return the upload's fields and the buffers; nothing is rounded, so nothing is held back."""
+        return _pack(payload), None
 
-    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Parcel:
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
         """Return the upload and the buffers."""
-        return _unpack(arrays, self._form.upload, self._form.floats)
+        return _unpack(arrays, self._format.upload, self._format.floats)
 
 
 class ModelWire:
@@ -100,61 +100,61 @@ class ModelWire:
     so that the sum of what the server got is the sum of what the client made, up to one rounding.
     """
 
-    def __init__(self, form: Form) -> None:
-        (upload, download), name = (form.upload, form.download), type(form.upload).__module__
+    def __init__(self, format: MessageFormat) -> None:
+        (upload, download), name = (format.upload, format.download), type(format.upload).__module__
         if len(upload) != 1 or any(field is not None for field in download[1:]):
             fields = [*getattr(upload, "_fields", ()), *getattr(download, "_fields", ())]
             raise InputError(
                 f'wire="model" carries one vector each way, and {name} has {", ".join(fields)}; use wire="upload"'
             )
-        self._form = form
-        # What is owed is part of a client's state, so a method whose clients keep nothing keeps none.
-        self._keeps_owed = bool(form.client_kind._fields)
+        self._format = format
+        # The residual is part of a client's state, so a method whose clients keep nothing keeps none.
+        self._keeps_residual = bool(format.client_kind._fields)
 
-    def pack_download(self, parcel: Parcel) -> ArrayRecord:
+    def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return theta and the buffers under the model's names."""
-        return self._form.model_arrays(parcel.message.theta, parcel.floats)
+        return self._format.model_arrays(payload.message.theta, payload.floats)
 
-    def unpack_download(self, arrays: ArrayRecord) -> Parcel:
+    def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
-        theta, floats = self._form.read_model(arrays)
-        return Parcel(self._form.download._replace(theta=theta), floats)
+        theta, floats = self._format.read_model(arrays)
+        return Payload(self._format.download._replace(theta=theta), floats)
 
-    def pack_upload(self, parcel: Parcel, *, theta: Vector, owed: Vector | None) -> tuple[ArrayRecord, Any]:
+    def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
         """Return theta + delta under the model's names, and what its rounding held back."""
-        (delta,) = parcel.message
-        delta = delta if owed is None else delta + owed
+        (delta,) = payload.message
+        delta = delta if residual is None else delta + residual
         sent = theta + delta
-        held_back = delta - (sent - theta) if self._keeps_owed else None
-        return self._form.model_arrays(sent, parcel.floats), held_back
+        held_back = delta - (sent - theta) if self._keeps_residual else None
+        return self._format.model_arrays(sent, payload.floats), held_back
 
-    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Parcel:
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
         """Return the upload and the buffers."""
-        sent, floats = self._form.read_model(arrays)
-        return Parcel(type(self._form.upload)(sent - theta), floats)
+        sent, floats = self._format.read_model(arrays)
+        return Payload(type(self._format.upload)(sent - theta), floats)
 
 
-def make_wire(name: str, form: Form) -> Wire:
+def make_wire(name: str, format: MessageFormat) -> Wire:
     """Return the wire of a name."""
-    return UploadWire(form) if name == "upload" else ModelWire(form)
+    return UploadWire(format) if name == "upload" else ModelWire(format)
 
 
-def _pack(parcel: Parcel) -> ArrayRecord:
-    fields = {key: value for key, value in parcel.message._asdict().items() if value is not None}
-    if parcel.floats.numel():
-        fields["buffers"] = parcel.floats
+def _pack(payload: Payload) -> ArrayRecord:
+    fields = {key: value for key, value in payload.message._asdict().items() if value is not None}
+    if payload.floats.numel():
+        fields["buffers"] = payload.floats
     return ArrayRecord({key: _array(value) for key, value in fields.items()})
 
 
-def _unpack(arrays: ArrayRecord, form: Message, floats: Vector) -> Parcel:
-    fields: dict[str, Any] = {k: v for k, v in form._asdict().items() if v is not None}  # type: ignore[attr-defined]
+def _unpack(arrays: ArrayRecord, format: Message, floats: Vector) -> Payload:
+    fields: dict[str, Any] = {k: v for k, v in format._asdict().items() if v is not None}  # type: ignore[attr-defined]
     shapes = {key: tuple(torch.as_tensor(value).shape) for key, value in fields.items()}
     if floats.numel():
         shapes["buffers"] = tuple(floats.shape)
     found: dict[str, Any] = _tensors(arrays, shapes)
     buffers = found.pop("buffers", floats)
     values = {k: found[k] if isinstance(v, torch.Tensor) else found[k].item() for k, v in fields.items()}
-    return Parcel(type(form)(**{key: values.get(key) for key in form._fields}), buffers)  # type: ignore[attr-defined]
+    return Payload(type(format)(**{key: values.get(key) for key in format._fields}), buffers)  # type: ignore[attr-defined]
 
 
 def _array(value: Any) -> Array:
@@ -165,7 +165,7 @@ def _tensors(arrays: ArrayRecord, shapes: Mapping[str, tuple[int, ...]]) -> dict
     found = {key: tuple(array.shape) for key, array in arrays.items()}
     if found != dict(shapes):
         key = next(key for key in [*shapes, *found] if found.get(key) != shapes.get(key))
-        raise WrongFormError(f"{key} has shape {found.get(key)}, and {shapes.get(key)} was expected")
+        raise WrongFormatError(f"{key} has shape {found.get(key)}, and {shapes.get(key)} was expected")
     return {key: torch.from_numpy(array.numpy().copy()) for key, array in arrays.items()}
 
 

@@ -11,6 +11,7 @@ from fedadmm.core.messages import num_bytes
 from fedadmm.core.participation import Participation, Uniform, Work
 from fedadmm.core.round import Assignment, Buffers, ServerCheckpoint
 from fedadmm.core.store import Store
+from fedadmm.data.federated import FederatedData
 from fedadmm.network.async_schedule import Schedule
 from fedadmm.network.asynchronous import AsynchronousRounds, Sent
 from fedadmm.network.clock import Clock
@@ -19,7 +20,6 @@ from fedadmm.network.timing import ROUNDING, Rounds, TimedRounds, Timing
 from fedadmm.network.traces import fleet_of
 from fedadmm.runs.records import Record
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.task import FederatedData
 
 
 class Clockwork(NamedTuple):

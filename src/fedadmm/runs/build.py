@@ -14,8 +14,8 @@ from fedadmm.core.seeds import torch_seed
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
 from fedadmm.data.quadratic import quadratic
-from fedadmm.data.recast import in_float_type, two_classes
-from fedadmm.data.validation import hold_out
+from fedadmm.data.transforms import in_float_type, two_classes
+from fedadmm.data.transforms import hold_out
 from fedadmm.config.experiment import DataSettings, Experiment
 from fedadmm.runs.simulation import OpenStore, Simulation
 from fedadmm.training.evaluation import Loss, least_squares

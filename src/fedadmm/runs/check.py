@@ -22,7 +22,8 @@ from fedadmm.runs.clients import client_weights
 from fedadmm.config.experiment import Experiment
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
-from fedadmm.state.disk import DiskStore, kinds_of
+from fedadmm.core.store import state_types
+from fedadmm.state.disk import DiskStore
 
 
 class Finding(NamedTuple):
@@ -76,8 +77,7 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
 
 
 def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> Iterator[Finding]:
-    kinds = kinds_of(experiment.algorithm, torch.zeros(1))
-    store = DiskStore(folder.state, kinds=kinds, identity=None, readonly=True)
+    store = DiskStore(folder.state, types=state_types(experiment.algorithm), identity=None, readonly=True)
     try:
         progress, records = store.progress(), store.records()
         size = (folder.state / "data.mdb").stat().st_size

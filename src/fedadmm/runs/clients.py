@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
-from fedadmm.training.task import FederatedData
+from fedadmm.data.federated import FederatedData
 
 Weighting = Literal["equal", "examples"]
 

@@ -11,7 +11,7 @@ import torch
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.store import Store
+from fedadmm.core.store import StateTypes, Store
 from fedadmm.runs.build import simulation_of
 from fedadmm.runs.certificate import CertificateSettings, warn_of_old_rounds
 from fedadmm.config.experiment import Experiment
@@ -19,7 +19,7 @@ from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record, has_diverged, round_of_arrival
 from fedadmm.runs.sinks import OpenSink
 from fedadmm.network.traces import digests_of
-from fedadmm.state.disk import DiskStore, Kinds
+from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
 
 Status = Literal["finished", "diverged", "interrupted"]
@@ -53,7 +53,7 @@ def run(
     folder = RunFolder(out / experiment.folder_name)
     with ExitStack() as held:
 
-        def open_store(kinds: Kinds, initial: Vector) -> Store:
+        def open_store(types: StateTypes, initial: Vector) -> Store:
             held.enter_context(folder.lock())
             float_type = torch.bfloat16 if experiment.state.float_type == "bfloat16" else None
             if experiment.state.store == "memory":
@@ -61,7 +61,7 @@ def run(
             else:
                 store = DiskStore(
                     folder.state,
-                    kinds=kinds,
+                    types=types,
                     identity=identity_of(experiment),
                     initial=initial,
                     float_type=float_type,

@@ -20,7 +20,7 @@ from fedadmm.runs.records import Record
 from fedadmm.runs.simulation import Simulation
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
-from fedadmm.training.task import FederatedData
+from fedadmm.data.federated import FederatedData
 
 Status = Literal["finished", "stopped", "diverged"]
 Callback = Callable[[Record, Simulation], bool | None]

@@ -18,7 +18,7 @@ from fedadmm.core.participation import Devices, ParticipationRule, participation
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.core.skipping import hearing, who_computes
-from fedadmm.core.store import Store
+from fedadmm.core.store import StateTypes, Store, state_types
 from fedadmm.engine.threads import one_thread
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.shared import probe_upload
@@ -32,12 +32,12 @@ from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.flat import independent_copy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
-from fedadmm.training.task import FederatedData, LearningTask
+from fedadmm.data.federated import FederatedData
+from fedadmm.training.task import LearningTask
 from fedadmm.training.workload import Workload
-from fedadmm.state.disk import Kinds, kinds_of
 from fedadmm.state.memory import MemoryStore
 
-OpenStore = Callable[[Kinds, Vector], Store]
+OpenStore = Callable[[StateTypes, Vector], Store]
 
 
 class Simulation:
@@ -105,11 +105,11 @@ class Simulation:
             faults=faults,
             engine=engine,
         )
-        kinds = kinds_of(algorithm, initial)
+        types = state_types(algorithm)
         if certificate is not None:
-            check_certifiable(certificate, algorithm, kind=kinds[1], num_clients=data.num_clients)
+            check_certifiable(certificate, algorithm, kind=types.client, num_clients=data.num_clients)
         # Last: a mistake in the settings must be found before anything is written.
-        self._store = open_store(kinds, initial) if open_store is not None else MemoryStore()
+        self._store = open_store(types, initial) if open_store is not None else MemoryStore()
         self.progress = self._store.progress() or begin
         self.history = [Record.from_json(table) for table in self._store.records()]
         self._timed = rounds_on(clockwork, algorithm, self._store, begin=begin, history=self.history)

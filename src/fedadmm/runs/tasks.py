@@ -10,7 +10,8 @@ from fedadmm.training.evaluation import Loss, Metric, accuracy
 from fedadmm.training.flat import independent_copy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction, build
-from fedadmm.training.task import FederatedData, LearningTask
+from fedadmm.data.federated import FederatedData
+from fedadmm.training.task import LearningTask
 
 
 def make_task(

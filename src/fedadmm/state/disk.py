@@ -12,20 +12,14 @@ from typing import Any
 
 import torch
 
-from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import FORMAT, NUMBER, PAIR, Durability, StateFile, Tables, create, damage
 from fedadmm.state.opening import checked_about, checked_layout
 
-Kinds = tuple[type[Any], type[Any]]  # an algorithm's Server and Client
 PROGRESS = b"progress after "  # and a round: what clients that are still at work were sent
-
-
-def kinds_of(algorithm: Algorithm[Any, Any, Any], theta: Vector) -> Kinds:
-    """Return the types of an algorithm's server and clients."""
-    return type(algorithm.init_server(theta)), type(algorithm.init_client(theta))
 
 
 class DiskStore:
@@ -35,7 +29,7 @@ class DiskStore:
         self,
         folder: Path,
         *,
-        kinds: Kinds,
+        types: tuple[type[Any], type[Any]],
         identity: Mapping[str, str] | None,
         initial: Vector | None = None,
         float_type: torch.dtype | None = None,
@@ -49,15 +43,15 @@ class DiskStore:
         `remedy`, None accepts any. Nothing else may write to the folder meanwhile, but worker processes with `file`.
         """
         self._folder, self.float_type = folder, float_type
-        self._server_kind, client_kind = kinds
-        expected = {"format": str(FORMAT), "fields": _fields(kinds), **(identity or {})}
+        self._server_type, client_type = types
+        expected = {"format": str(FORMAT), "fields": _fields(types), **(identity or {})}
         if not folder.exists():
             if readonly or initial is None or identity is None:
                 raise InputError(f"there is no state in {folder}; run the experiment first")
             create(folder, about=expected, initial=initial)
         layout = checked_layout(folder)
         self.file = StateFile(
-            folder, client_kind=client_kind, float_type=float_type, durability=durability, readonly=readonly
+            folder, client_kind=client_type, float_type=float_type, durability=durability, readonly=readonly
         )
         try:
             self.about = checked_about(self.file, expected, remedy=remedy)
@@ -143,7 +137,7 @@ class DiskStore:
 
     def _progress(self, fields: Message) -> ServerCheckpoint:
         number, _, seen, floats, integers, *server = fields
-        return ServerCheckpoint(number, self._server_kind(*server), Buffers(floats, integers), seen)
+        return ServerCheckpoint(number, self._server_type(*server), Buffers(floats, integers), seen)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records of the committed rounds."""
@@ -211,8 +205,8 @@ class DiskStore:
                     tables.delete("states", PAIR.pack(*pair))
 
 
-def _fields(kinds: Kinds) -> str:
-    return "; ".join(f"{kind.__name__} {', '.join(kind._fields)}".strip() for kind in kinds)
+def _fields(types: tuple[type[Any], type[Any]]) -> str:
+    return "; ".join(f"{kind.__name__} {', '.join(kind._fields)}".strip() for kind in types)
 
 
 def _progress_fields(tables: Tables) -> Message | None:

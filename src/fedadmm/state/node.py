@@ -13,11 +13,11 @@ from fedadmm.state.opening import checked_about, checked_layout
 REMEDY = "give this federation a name or a state-dir of its own"
 
 
-class Kept(NamedTuple):
+class SavedState(NamedTuple):
     """What a client keeps of an update."""
 
     state: Message
-    owed: Vector | None = None  # what rounding on the wire held back of its uploads, to be sent with the next
+    residual: Vector | None = None  # what rounding on the wire held back of its uploads, to be sent with the next
 
 
 class NodeStore:
@@ -53,21 +53,21 @@ class NodeStore:
             value = tables.find("meta", b"journal")
             return Journal() if value is None else Journal(*decode(value))
 
-    def get(self, number: int) -> Kept | None:
+    def get(self, number: int) -> SavedState | None:
         """Return what was kept of an update that the journal names; None of none."""
         if number == NONE:
             return None
-        *state, owed = self._file.get_version(self._client, number)
-        return Kept(self._kind(*state), owed)
+        *state, residual = self._file.get_version(self._client, number)
+        return SavedState(self._kind(*state), residual)
 
-    def write(self, journal: Journal, *, pending: Kept) -> None:
+    def write(self, journal: Journal, *, pending: SavedState) -> None:
         """Write a journal and what it has pending in one transaction; what it no longer names is deleted."""
         key = PAIR.pack(self._client, journal.pending)
         named = {PAIR.pack(self._client, number) for number in journal}
         with self._file.writing() as tables:
             for stale in set(tables.keys("states")) - named:
                 tables.delete("states", stale)
-            tables.put("states", key, *encode((*pending.state, pending.owed)))
+            tables.put("states", key, *encode((*pending.state, pending.residual)))
             tables.put("meta", b"journal", *encode(journal))
         self._file.flush()
 

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
-from fedadmm.data.federated import PartitionedData
+from fedadmm.data.federated import FederatedData, PartitionedData
 from fedadmm.training.evaluation import Loss, Metric, Scores, batches, combined, score
 from fedadmm.training.flat import FlatModel, independent_copy
 from fedadmm.training.full_batch import FullBatchProblem
@@ -27,19 +26,6 @@ from fedadmm.training.solvers import solver_named
 from fedadmm.training.stacked.batches import joined
 from fedadmm.training.stacked.gradients import check_stackable
 from fedadmm.training.stacked.problem import StackedProblem, stack_size
-
-
-class FederatedData(Protocol):
-    """The data of a federation, client by client."""
-
-    @property
-    def num_clients(self) -> int: ...
-    @property
-    def num_examples(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def test(self) -> Examples | None: ...
-
-    def client(self, client: int) -> Examples: ...
 
 
 class LearningTask:

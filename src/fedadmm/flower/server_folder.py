@@ -10,6 +10,7 @@ from torch import nn
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.delivery import NONE
 from fedadmm.core.round import ServerCheckpoint
+from fedadmm.core.store import state_types
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
@@ -25,7 +26,7 @@ class Applied(NamedTuple):
     number: int
 
 
-class Checkpoint:
+class ServerFolder:
     """What the server must not lose, in a folder that one run at a time may hold."""
 
     def __init__(self, settings: FederationSettings, algorithm: Algorithm[Any, Any, Any], *, initial: Vector) -> None:
@@ -35,7 +36,7 @@ class Checkpoint:
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
             self._store = DiskStore(
                 self.folder.state,
-                kinds=(type(algorithm.init_server(initial)), Applied),
+                types=(state_types(algorithm).server, Applied),
                 identity=settings.identity | fresh,
                 initial=initial,
                 durability="power",

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 POLL = 1.0  # seconds between two looks at who is there
 
 
-class Roster:
+class ClientNodes:
     """The nodes that are known, each with its client."""
 
     def __init__(self, *, federation: str, description: list[str], num_clients: int, timeout: float) -> None:
