@@ -14,8 +14,9 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection
 from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.round import Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
+from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.core.seeds import stream
+from fedadmm.engine.planner import Planner
 from fedadmm.engine.threads import one_thread
 from fedadmm.flower.client_nodes import ClientNodes, reason
 from fedadmm.flower.replies import aggregated_by, reply_of, visit_of
@@ -24,7 +25,6 @@ from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import MessageFormat, ModelWire, Payload, Wire, make_wire
 from fedadmm.runs.records import Record
 from fedadmm.training.flat import FlatModel
-from fedadmm.training.workload import Workload
 
 Evaluation = Callable[[Vector, Buffers], dict[str, float]]
 
@@ -60,10 +60,13 @@ class AlgorithmStrategy(Strategy):
         self.format = MessageFormat(self.algorithm, model)
         self._wire: Wire = make_wire(settings.wire, self.format)
         assert aggregator is None or isinstance(self._wire, ModelWire), 'an aggregator takes models: wire="model"'
-        self._participation = Uniform(settings.fraction_train)
-        self._participation.check(settings.num_clients)
+        participation = Uniform(settings.fraction_train)
+        participation.check(settings.num_clients)
         settings.local.check(settings.num_clients)
-        self._workload = Workload(settings.local, seed=settings.seed)
+        self._devices = Devices(settings.num_clients)
+        self._planner = Planner(
+            self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
+        )
         self._nodes = ClientNodes(
             federation=checkpoint.federation,
             description=self.format.description,
@@ -101,13 +104,14 @@ class AlgorithmStrategy(Strategy):
         self._began = time.perf_counter()
         present = self._nodes.present(grid, at_least=self.settings.min_available_nodes)
         round = self.progress.round + 1
-        clients = self._selected("participation", self._participation, round)
+        assignments = self._planner.plan(round)
+        clients = [assignment.client for assignment in assignments]
         number = self._folder.next_number(self._collection.number)
         self._collection = Collection(number, clients=clients)
         self._sent = [
-            self._request(MessageType.TRAIN, client, present[client], round=round, config=config)
-            for client in clients
-            if client in present
+            self._request(MessageType.TRAIN, assignment, present[assignment.client], config=config)
+            for assignment in assignments
+            if assignment.client in present
         ]
         log(INFO, "Round %d asks %d of %d clients", round, len(self._sent), len(clients))
         return self._sent
@@ -151,11 +155,13 @@ class AlgorithmStrategy(Strategy):
             return []
         present = self._nodes.present(grid, at_least=0)
         round = self.progress.round
-        clients = self._selected("evaluation", Uniform(self.settings.fraction_evaluate), round)
+        generator = stream(self.settings.seed, "evaluation", round)
+        clients = Uniform(self.settings.fraction_evaluate).select(round, devices=self._devices, generator=generator)
+        assignments = [self._planner.assignment(round, int(client)) for client in clients]
         return [
-            self._request(MessageType.EVALUATE, client, present[client], round=round, config=config)
-            for client in clients
-            if client in present
+            self._request(MessageType.EVALUATE, assignment, present[assignment.client], config=config)
+            for assignment in assignments
+            if assignment.client in present
         ]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -165,18 +171,12 @@ class AlgorithmStrategy(Strategy):
         contents = [reply.content for reply in found]
         return aggregate_metricrecords(contents, "num-examples") if contents else None
 
-    def _selected(self, purpose: str, rule: Uniform, round: int) -> list[int]:
-        devices = Devices(self.settings.num_clients)
-        generator = stream(self.settings.seed, purpose, round)
-        return [int(client) for client in rule.select(round, devices=devices, generator=generator)]
-
-    def _request(self, kind: str, client: int, node: int, *, round: int, config: ConfigRecord) -> Message:
+    def _request(self, kind: str, asked: Assignment, node: int, *, config: ConfigRecord) -> Message:
         server, buffers = self.progress.server, self.progress.buffers
-        asked = self._workload.assignment(round, client)
-        applied = self._folder.applied(client)
+        applied = self._folder.applied(asked.client)
         facts: dict[str, Any] = {
-            "server-round": round,
-            "client-id": client,
+            "server-round": asked.round,
+            "client-id": asked.client,
             "epochs": asked.epochs,
             "number": self._collection.number,
             "applied": applied,
@@ -192,7 +192,7 @@ class AlgorithmStrategy(Strategy):
         )
         if kind == MessageType.TRAIN and applied == NONE and self.algorithm.newcomer == "initial":
             content["initial"] = self.format.model_arrays(self._folder.initial, buffers.floats)
-        return Message(content, node, kind, ttl=self.settings.round_timeout, group_id=str(round))
+        return Message(content, node, kind, ttl=self.settings.round_timeout, group_id=str(asked.round))
 
     def _counting(self, replies: Iterable[Message]) -> list[tuple[ClientResult, Message]]:
         """Return the visits whose replies count, in rising order of their clients."""

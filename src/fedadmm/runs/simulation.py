@@ -1,7 +1,7 @@
 """A federated run, round by round, on objects rather than names."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -16,11 +16,10 @@ from fedadmm.core.errors import InputError
 from fedadmm.network.faults import Faults, FaultyPost
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
-from fedadmm.core.seeds import stream
-from fedadmm.core.skipping import hearing, who_computes
 from fedadmm.core.store import StateTypes, Store, state_types
 from fedadmm.engine.threads import one_thread
 from fedadmm.engine import Engine, EngineName, choose, make_engine
+from fedadmm.engine.planner import Planner
 from fedadmm.engine.shared import probe_upload
 from fedadmm.runs.certificate import CertificateSettings, Certifier, check_certifiable
 from fedadmm.runs.clients import ClientScores, Weighting, client_weights, weight_in
@@ -34,7 +33,6 @@ from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
 from fedadmm.data.federated import FederatedData
 from fedadmm.training.task import LearningTask
-from fedadmm.training.workload import Workload
 from fedadmm.state.memory import MemoryStore
 
 OpenStore = Callable[[StateTypes, Vector], Store]
@@ -68,17 +66,17 @@ class Simulation:
     ) -> None:
         self.algorithm, self._data, self._seed = algorithm, data, seed
         facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
-        self._devices = Devices(data.num_clients, facts)
-        self._participation = participation_from(participation)
+        devices_known = Devices(data.num_clients, facts)
+        rule = participation_from(participation)
         check_rules(
             algorithm,
-            participation=self._participation,
+            participation=rule,
             local=local,
-            devices=self._devices,
+            devices=devices_known,
             faults=faults,
             engine=engine,
         )
-        self._workload = Workload(local, seed=seed, facts=facts)
+        self._planner = Planner(algorithm, participation=rule, local=local, devices=devices_known, seed=seed)
         self.weights = weights = client_weights(weighting, data)
         self._weight = partial(weight_in, weights)
         self._registered = float(data.num_clients if weights is None else weights.sum())
@@ -99,8 +97,8 @@ class Simulation:
             seed=seed,
             data=data,
             sent=(algorithm.download(server), upload, begin.buffers),
-            participation=self._participation,
-            assign=self._workload.assignment,
+            participation=rule,
+            assign=self._planner.assignment,
             local=local,
             faults=faults,
             engine=engine,
@@ -170,16 +168,15 @@ class Simulation:
         """Play the next round, commit it, and return its record."""
         began = time.perf_counter()
         number = self.progress.round + 1
-        asked = self.assignments(number)
+        asked = self._assignments(number, informed=self.history[-1].clients if self.history else None)
         senders = [assignment.client for assignment in asked if assignment.sends]
-        applied = self.history[-1].clients if self.history else None
         reached = self._timed.in_time(asked)
         reached = reached if self._post is None else self._post.delivered(reached)
         with one_thread():
             visits = self._engine.visits(
                 self.algorithm.download(self.progress.server),
                 buffers=self.progress.buffers,
-                assignments=hearing(self.algorithm, reached, applied=applied),
+                assignments=reached,
             )
             if self._post is not None:
                 visits = self._post.collected(number, visits, clients=senders)
@@ -221,15 +218,11 @@ class Simulation:
 
     def assignments(self, round: int) -> list[Assignment]:
         """Return who takes part in a round and what each does, without playing the rounds before it."""
-        if (planned := self._timed.planned(round)) is not None:
-            return planned
-        ids = self._participation.select(
-            round, devices=self._devices, generator=stream(self._seed, "participation", round)
-        )
-        computing = who_computes(
-            self.algorithm, ids, num_clients=self._data.num_clients, seed=self._seed, round=round
-        )
-        return [self._workload.assignment(round, client, sends=sends) for client, sends in computing]
+        return self._assignments(round, informed=None)
+
+    def _assignments(self, round: int, *, informed: Collection[int] | None) -> list[Assignment]:
+        planned = self._timed.planned(round)
+        return self._planner.plan(round, informed=informed) if planned is None else planned
 
     def model(self) -> nn.Module:
         """Return a copy of the network with the server's weights and buffers."""

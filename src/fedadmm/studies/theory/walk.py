@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
-from fedadmm.core.round import Assignment, ServerCheckpoint, run_round, visit_client
-from fedadmm.core.skipping import hearing, who_computes
+from fedadmm.core.participation import Devices, Uniform
+from fedadmm.core.round import ServerCheckpoint, run_round, visit_client
+from fedadmm.engine.planner import Planner
 from fedadmm.runs.lagrangian import Certificate, Gap, certificate_of, share
 from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics
+from fedadmm.training.local import LocalTraining
 
 
 class Path(NamedTuple):
@@ -50,12 +52,12 @@ def rounds(
 ) -> Iterator[tuple[ServerCheckpoint, dict[int, Message]]]:
     """Play a round for each draw of clients; yield the server's progress and the states of the clients visited."""
     progress = ServerCheckpoint(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
+    planner = Planner(
+        algorithm, participation=Uniform(1.0), local=LocalTraining(), devices=Devices(len(task.targets)), seed=seed
+    )
     states: dict[int, Message] = {}
     applied: tuple[int, ...] | None = None
     for active in draws:
-        number = progress.round + 1
-        working = who_computes(algorithm, active, num_clients=len(task.targets), seed=seed, round=number)
-        assignments = [Assignment(client, number, 1, sends=sends) for client, sends in working]
         answers = [
             visit_client(
                 algorithm,
@@ -65,7 +67,7 @@ def rounds(
                 initial=theta,
                 problem=task.problem(assignment, buffers=NO_BUFFERS),
             )
-            for assignment in hearing(algorithm, assignments, applied=applied)
+            for assignment in planner.assigned(progress.round + 1, active, informed=applied)
         ]
         new = {visit.client: state for visit, state in answers if visit.finite}
         states |= new
