@@ -83,7 +83,7 @@ def test_the_released_form_is_tuned_under_its_own_name():
     tuned = tuned_in_paper("table3", "fedavg", columns="mnist_100/iid", size="small", released=True)
     (cell,) = (
         cell
-        for cell in as_released(PAPER["table3"].cells("small"))
+        for cell in as_released(PAPER["table3"].runs("small"))
         if (cell.column, cell.experiment.label) == ("mnist_100/iid", "fedavg")
     )
     assert cell.tuned_as is not None
@@ -119,7 +119,7 @@ def test_results_cannot_go_into_a_file(tmp_path):
 
 
 def test_columns_are_named_with_blanks_between_them_and_none_holds_a_comma():
-    columns = [cell.column for preset in PAPER.values() for cell in preset.cells("small")]
+    columns = [cell.column for preset in PAPER.values() for cell in preset.runs("small")]
     assert not [column for column in columns if "," in column]
     assert columns_named("mnist_100/iid, mnist_100/noniid") == ["mnist_100/iid", "mnist_100/noniid"]
 

@@ -93,7 +93,7 @@ def test_candidates_are_judged_on_held_out_training_examples():
 
 
 def test_a_row_that_is_named_after_its_rho_keeps_it():
-    cells = [cell for cell in PAPER["table5"].cells("small") if "fedprox" in (cell.experiment.label or "")]
+    cells = [cell for cell in PAPER["table5"].runs("small") if "fedprox" in (cell.experiment.label or "")]
     assert len(cells) == 12
     for cell in cells:
         values = grid(cell.tuned_as)

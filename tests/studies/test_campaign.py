@@ -15,7 +15,7 @@ from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment
 from fedadmm.studies.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
 from fedadmm.studies.cost_estimate import Pace, gradient_evaluations
-from fedadmm.studies.paper.preset import Cell, Preset
+from fedadmm.studies.paper.study import PaperRun, Study
 from fedadmm.training.local import LocalTraining
 
 
@@ -34,8 +34,10 @@ def experiment(label: str, epochs: int = 1) -> Experiment:
     )
 
 
-PRESET = Preset(
-    "tiny", "Two methods", lambda size: [Cell("one", experiment("feddyn", 5)), Cell("one", experiment("fedavg"))]
+STUDY = Study(
+    "tiny",
+    "Two methods",
+    lambda size: [PaperRun("one", experiment("feddyn", 5)), PaperRun("one", experiment("fedavg"))],
 )
 
 
@@ -62,7 +64,7 @@ def runner(places: Places) -> Callable[[Experiment, Callable[[Record], bool]], b
 
 def jobs(places: Places, **options: object) -> list[Job]:
     """Return the jobs of the preset, one seed each."""
-    return jobs_of(PRESET, places=places, found={}, num_seeds=1, **options)
+    return jobs_of(STUDY, places=places, found={}, num_seeds=1, **options)
 
 
 def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, pace):
@@ -154,7 +156,7 @@ def test_a_column_that_is_not_there_is_named(places):
 
 
 def test_each_seed_is_a_job(places):
-    assert [job.experiment.seed for job in jobs_of(PRESET, places=places, found={}, num_seeds=3)][:3] == [0, 1, 2]
+    assert [job.experiment.seed for job in jobs_of(STUDY, places=places, found={}, num_seeds=3)][:3] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from broken import BROKEN
 
 from fedadmm.algorithms import FedADMM
-from fedadmm.studies.paper.analysis import checked
+from fedadmm.studies.theory.analysis import checked
 from fedadmm.studies.theory.inexact import Accuracy, InexactQuadratics
 from fedadmm.studies.theory.instances import coins, random_quadratics, random_start
 from fedadmm.studies.theory.lemmas import lemma_1, lemma_2

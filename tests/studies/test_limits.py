@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fedadmm.studies.paper.analysis import (
+from fedadmm.studies.theory import constants
+from fedadmm.studies.theory.analysis import (
     FLOORS,
     LIMIT_CLIENTS,
     LIMIT_RHO,
@@ -13,7 +14,6 @@ from fedadmm.studies.paper.analysis import (
     limit_task,
     thinning,
 )
-from fedadmm.studies.theory import constants
 from fedadmm.studies.theory.bounds import descent
 from fedadmm.studies.theory.inexact import Accuracy
 from fedadmm.studies.theory.instances import lowest_value

@@ -11,7 +11,7 @@ from fedadmm.config.plans import load_plan
 from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.released import as_released
-from fedadmm.studies.paper.table_3 import COLUMNS, PUBLISHED
+from fedadmm.studies.paper.tables import TABLE_3_COLUMNS, TABLE_3_ROUNDS
 from fedadmm.studies.paper.tuned import read_tuned, tuned_experiment, write_tuned
 from fedadmm.studies.ratios import comparisons, overall, read_arrivals
 
@@ -21,7 +21,7 @@ WITH_RUNS = [name for name, preset in PAPER.items() if preset.table is None]
 @pytest.mark.parametrize("size", ["paper", "small"])
 @pytest.mark.parametrize("name", WITH_RUNS)
 def test_every_run_of_a_preset_is_an_experiment_that_survives_its_file(name, size):
-    cells = PAPER[name].cells(size)
+    cells = PAPER[name].runs(size)
     assert len({(cell.column, cell.experiment.label) for cell in cells}) == len(cells)
     for cell in cells:
         assert Experiment.from_toml(cell.experiment.to_toml()) == cell.experiment
@@ -32,21 +32,21 @@ def test_the_published_rounds_give_the_published_reductions():
     # The last row of Table III: 1 - FedADMM / the best of the others but FedSGD, in percent.
     printed = [47.4, 56.6, 86.9, 82.2, 70.0, 78.8, 70.8, 82.0]
     for number, percent in enumerate(printed):
-        ours = int(PUBLISHED["fedadmm"][number])
-        others = [PUBLISHED[label][number] for label in ("fedavg", "fedprox", "scaffold")]
+        ours = int(TABLE_3_ROUNDS["fedadmm"][number])
+        others = [TABLE_3_ROUNDS[label][number] for label in ("fedavg", "fedprox", "scaffold")]
         best = min(int(rounds) for rounds in others if rounds != "100+")
         assert 100 * (1 - ours / best) == pytest.approx(percent, abs=0.06)
 
 
 def test_the_published_rounds_give_the_published_speedups_over_fedsgd():
     printed = [29.7, 7.6, 25.1, 20.7, 130.0, 75.7, 26.6, 22.4]
-    for fedsgd, fedadmm, factor in zip(PUBLISHED["fedsgd"], PUBLISHED["fedadmm"], printed, strict=True):
+    for fedsgd, fedadmm, factor in zip(TABLE_3_ROUNDS["fedsgd"], TABLE_3_ROUNDS["fedadmm"], printed, strict=True):
         assert int(fedsgd) / int(fedadmm) == pytest.approx(factor, abs=0.06)
 
 
 def test_table_3_has_the_papers_columns_and_fedavg_with_both_server_steps():
-    cells = PAPER["table3"].cells("paper")
-    assert [setting.column for setting in COLUMNS] == list(dict.fromkeys(cell.column for cell in cells))
+    cells = PAPER["table3"].runs("paper")
+    assert [setting.column for setting in TABLE_3_COLUMNS] == list(dict.fromkeys(cell.column for cell in cells))
     labels = {cell.experiment.label for cell in cells}
     assert {"fedadmm", "fedadmm_participation", "fedadmm_seen", "fedadmm_released", "feddyn"} <= labels
     assert {"fedavg", "fedavg_2", "fedprox", "scaffold", "fedsgd"} <= labels
@@ -55,14 +55,14 @@ def test_table_3_has_the_papers_columns_and_fedavg_with_both_server_steps():
 
 
 def test_fedavg_and_scaffold_do_all_epochs_the_others_draw_theirs():
-    epochs = {c.experiment.label: c.experiment.local.epochs for c in PAPER["table3"].cells("paper")[:10]}
+    epochs = {c.experiment.label: c.experiment.local.epochs for c in PAPER["table3"].runs("paper")[:10]}
     assert epochs["fedavg"] == epochs["scaffold"] == 5
     assert epochs["fedadmm"] == epochs["fedprox"] == "1..5"
 
 
 def test_a_small_run_keeps_a_published_number_only_if_the_network_is_all_that_differs():
-    assert all(cell.rounds for cell in PAPER["table3"].cells("small") if cell.experiment.label in PUBLISHED)
-    assert not any(cell.rounds for cell in PAPER["figure5"].cells("small"))  # E is smaller there
+    assert all(cell.rounds for cell in PAPER["table3"].runs("small") if cell.experiment.label in TABLE_3_ROUNDS)
+    assert not any(cell.rounds for cell in PAPER["figure5"].runs("small"))  # E is smaller there
 
 
 def test_the_unequal_volumes_are_the_papers():
@@ -85,7 +85,7 @@ def test_fedadmms_rounds_on_quadratics_stay_under_a_line_in_m_over_s():
 
 
 def test_the_released_form_changes_network_momentum_and_algorithm():
-    cell = next(c for c in PAPER["table3"].cells("paper") if c.experiment.label == "fedadmm")
+    cell = next(c for c in PAPER["table3"].runs("paper") if c.experiment.label == "fedadmm")
     (released,) = as_released([cell])
     run = released.experiment
     assert run.algorithm == FedADMMReleased(rho=0.01)
@@ -94,13 +94,13 @@ def test_the_released_form_changes_network_momentum_and_algorithm():
 
 
 def test_the_released_form_leaves_out_what_that_code_cannot_do():
-    by_label = {c.experiment.label: c for c in as_released(PAPER["table3"].cells("paper")[:10])}
+    by_label = {c.experiment.label: c for c in as_released(PAPER["table3"].runs("paper")[:10])}
     assert "fedadmm_seen" not in by_label
     assert by_label["scaffold"].experiment.local.momentum == 0  # it needs plain SGD
 
 
 def test_what_was_tuned_is_what_a_run_gets(tmp_path):
-    cell = next(c for c in PAPER["table3"].cells("small") if c.experiment.label == "fedprox")
+    cell = next(c for c in PAPER["table3"].runs("small") if c.experiment.label == "fedprox")
     write_tuned(tmp_path, cell.tuned_as.name, "fedprox", {"learning_rate": 0.25, "rho": 0.5})
     run = tuned_experiment(cell, read_tuned(tmp_path))
     assert run is not None
@@ -110,7 +110,7 @@ def test_what_was_tuned_is_what_a_run_gets(tmp_path):
 
 
 def test_what_the_paper_fixes_is_not_tuned(tmp_path):
-    cell = next(c for c in PAPER["figure5"].cells("paper") if c.experiment.label == "fedadmm")
+    cell = next(c for c in PAPER["figure5"].runs("paper") if c.experiment.label == "fedadmm")
     write_tuned(tmp_path, cell.experiment.name, "fedadmm", {"learning_rate": 0.25})
     run = tuned_experiment(cell, read_tuned(tmp_path))
     assert run is not None
@@ -119,7 +119,7 @@ def test_what_the_paper_fixes_is_not_tuned(tmp_path):
 
 
 def test_runs_on_quadratics_cost_nothing_to_speak_of(tmp_path):
-    (experiment, *_) = [c.experiment for c in PAPER["auto"].cells("paper") if c.column == "quadratic/mild"]
+    (experiment, *_) = [c.experiment for c in PAPER["auto"].runs("paper") if c.column == "quadratic/mild"]
     pace = Pace(tmp_path / "pace.json", on_probe=pytest.fail)
     pace.learn(experiment, [])
     assert pace.seconds(experiment, rounds=100) == 0.0
@@ -127,10 +127,10 @@ def test_runs_on_quadratics_cost_nothing_to_speak_of(tmp_path):
 
 def test_auto_is_judged_by_networks_that_its_rules_were_not_made_on():
     auto = PAPER["auto"]
-    columns = {cell.column: cell.experiment.model.name for cell in auto.cells("paper")}
+    columns = {cell.column: cell.experiment.model.name for cell in auto.runs("paper")}
     assert {columns[column] for column in auto.aside} == {"linear", "softmax_regression"}
     assert {name for column, name in columns.items() if column not in auto.aside} == {"mlp"}
-    assert len({cell.experiment.label for cell in auto.cells("paper")} - set(auto.chosen)) == 16
+    assert len({cell.experiment.label for cell in auto.runs("paper")} - set(auto.chosen)) == 16
     assert auto.seeds("paper") == auto.seeds("small") == 3
 
 
@@ -140,5 +140,5 @@ def test_the_preset_runs_the_member_of_the_family_that_needs_the_fewest_rounds()
     means = overall(comparisons(kept, chosen=auto.chosen), aside=auto.aside)
     best = min(means, key=means.__getitem__)
     assert means[best] < 1  # the best constants of each problem, found afterwards
-    (algorithm, *_) = [c.experiment.algorithm for c in auto.cells("paper") if c.experiment.label == best]
+    (algorithm, *_) = [c.experiment.algorithm for c in auto.runs("paper") if c.experiment.label == best]
     assert load_plan("digits").experiment().algorithm == algorithm

@@ -10,8 +10,8 @@ from fedadmm.algorithms import FedADMM
 from fedadmm.algorithms.fedadmm import Client, Upload
 from fedadmm.core.algorithm import LocalProblem
 from fedadmm.core.errors import InputError
-from fedadmm.studies.paper.analysis import means_over_draws
 from fedadmm.studies.theory import Setting, constants, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.analysis import means_over_draws
 from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
 from fedadmm.studies.theory.lemmas import lemma_1, lemma_2, lemma_3
 from fedadmm.studies.theory.quadratics import Quadratics

@@ -13,7 +13,7 @@ from fedadmm.config.plans import Plan, load_plan, parse_changes
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
 from fedadmm.studies.campaign import Budget
-from fedadmm.studies.paper import PAPER, Preset, Size
+from fedadmm.studies.paper import PAPER, Size, Study
 
 PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
 Changes = Annotated[
@@ -96,7 +96,7 @@ def check_seeds(seeds: int) -> None:
         raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
 
 
-def preset_named(name: str) -> Preset:
+def preset_named(name: str) -> Study:
     """Return a preset of the paper."""
     if name in PAPER:
         return PAPER[name]

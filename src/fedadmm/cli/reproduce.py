@@ -31,7 +31,7 @@ from fedadmm.report.section import Published, PublishedFor, Section
 from fedadmm.runs.records import Record
 from fedadmm.studies.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
 from fedadmm.studies.cost_estimate import Pace
-from fedadmm.studies.paper import PAPER, Preset, Size, WorkedOut
+from fedadmm.studies.paper import PAPER, Size, Study, WorkedOut
 from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
 from fedadmm.studies.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows, read_arrivals
@@ -120,7 +120,7 @@ def reproduce_command(
         raise typer.Exit(130)
 
 
-def _print_status(by_preset: dict[Preset, list[Job]], pace: Pace, *, size: Size, results: Path) -> None:
+def _print_status(by_preset: dict[Study, list[Job]], pace: Pace, *, size: Size, results: Path) -> None:
     console.print(status_table(by_preset, pace))
     console.print(
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
@@ -177,7 +177,7 @@ class PaperReport(NamedTuple):
     published: PublishedFor
 
 
-def paper_report(preset: Preset, jobs: Iterable[Job], *, results: Path) -> PaperReport:
+def paper_report(preset: Study, jobs: Iterable[Job], *, results: Path) -> PaperReport:
     """Return what a report of a preset is made of; columns without a finished run are left out."""
     sections: dict[str, Section] = {}
     published: dict[str, Published] = {}
@@ -185,7 +185,7 @@ def paper_report(preset: Preset, jobs: Iterable[Job], *, results: Path) -> Paper
         folder = results / job.experiment.folder_name
         if not folder.exists():
             continue
-        column, rounds = job.cell.column, job.cell.rounds
+        column, rounds = job.paper_run.column, job.paper_run.rounds
         sections.setdefault(column, Section(column, [])).runs.append(read_run(folder))
         if rounds is not None:
             where = f"{preset.title.partition(':')[0]}, {column}"
@@ -193,12 +193,12 @@ def paper_report(preset: Preset, jobs: Iterable[Job], *, results: Path) -> Paper
     return PaperReport(list(sections.values()), lambda run: published.get(run.path.name))
 
 
-def kept_arrivals(preset: Preset, results: Path) -> Path:
+def kept_arrivals(preset: Study, results: Path) -> Path:
     """Return the file in which a preset of many runs keeps the rounds of their arrival."""
     return results / f"{preset.name}.csv"
 
 
-def _print_ratios(preset: Preset, jobs: Iterable[Job], *, results: Path) -> None:
+def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
     arrivals = arrivals_of(paper_report(preset, jobs, results=results).sections)
     found = comparisons(keep_arrivals(kept_arrivals(preset, results), arrivals), chosen=preset.chosen)
     if not found:
@@ -213,7 +213,7 @@ def _print_ratios(preset: Preset, jobs: Iterable[Job], *, results: Path) -> None
         console.print(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
 
 
-def _write_report(preset: Preset, jobs: Iterable[Job], *, results: Path, out: Path) -> None:
+def _write_report(preset: Study, jobs: Iterable[Job], *, results: Path, out: Path) -> None:
     # Here, for matplotlib and plotly take a second to import.
     from fedadmm.report.writing import write_report
 
@@ -239,7 +239,7 @@ def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, 
             soft_wrap=True,
         )
     published = published_values()
-    if own := [job for job in missing if values_of(job.cell, found) != values_of(job.cell, published)]:
+    if own := [job for job in missing if values_of(job.paper_run, found) != values_of(job.paper_run, published)]:
         console.print(f"{_count(own)} values of {out / TUNED}, which `fedadmm tune` wrote.", soft_wrap=True)
 
 

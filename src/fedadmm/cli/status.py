@@ -5,7 +5,7 @@ from rich.table import Table
 
 from fedadmm.studies.campaign import Job
 from fedadmm.studies.cost_estimate import Pace
-from fedadmm.studies.paper import PAPER, Preset, Size
+from fedadmm.studies.paper import PAPER, Size, Study
 
 progress_console = Console(stderr=True)
 
@@ -27,7 +27,7 @@ def presets_table() -> Table:
     for preset in PAPER.values():
         cost = []
         for size in sizes:
-            runs, seeds = [cell.experiment for cell in preset.cells(size)], preset.seeds(size)
+            runs, seeds = [run.experiment for run in preset.runs(size)], preset.seeds(size)
             hours = seeds * sum(pace.seconds_from_start(run, rounds=run.rounds) for run in runs) / 3600
             cost += [str(seeds * len(runs) or "-"), _hours_text(hours) if runs else "-"]
         table.add_row(preset.name, *cost, preset.title)
@@ -43,7 +43,7 @@ def pace_here() -> Pace:
     return Pace(on_probe=lambda steps: progress_console.print(f"Timing {steps} on this machine ...", highlight=False))
 
 
-def status_table(by_preset: dict[Preset, list[Job]], pace: Pace) -> Table:
+def status_table(by_preset: dict[Study, list[Job]], pace: Pace) -> Table:
     """Return what is done, what it cost and what is left: of a single preset by its columns."""
     table = Table(title="Done, and left on this machine", title_justify="left")
     for column in ("preset", "column", "runs", "done", "hours spent", "hours left"):
@@ -52,7 +52,7 @@ def status_table(by_preset: dict[Preset, list[Job]], pace: Pace) -> Table:
     for preset, jobs in by_preset.items():
         groups: dict[str, list[Job]] = {}
         for job in jobs:
-            groups.setdefault(job.cell.column if by_column else "all", []).append(job)
+            groups.setdefault(job.paper_run.column if by_column else "all", []).append(job)
         for column, group in groups.items():
             spent = sum(job.seconds_spent for job in group) / 3600
             left = sum(job.seconds_left(pace) for job in group) / 3600

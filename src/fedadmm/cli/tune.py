@@ -130,9 +130,9 @@ def _table(trials: Sequence[Trial], *, title: str) -> Table:
 def _of_paper(
     name: str, algorithms: str | None, *, columns: str | None, size: Size, released: bool
 ) -> list[Experiment]:
-    cells = PAPER[name].cells_of(columns_named(columns), size=size)
-    cells = as_released(cells) if released else cells
-    unique = {(run.name, run.label): run for cell in cells if (run := cell.tuned_as) is not None}
+    runs = PAPER[name].runs(size, columns=columns_named(columns))
+    tuned = [run.tuned_as for run in (as_released(runs) if released else runs) if run.tuned_as is not None]
+    unique = {(run.name, run.label): run for run in tuned}
     if not unique:
         raise InputError(f"nothing of {name} is tuned: its values are given; use `fedadmm reproduce {name}`")
     wanted = rows_named(algorithms, known=(run.label for run in unique.values()))

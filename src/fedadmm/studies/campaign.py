@@ -1,4 +1,4 @@
-"""A campaign: the runs of presets, the cheapest first, until they are done or the time is up."""
+"""A campaign: the runs of studies, the cheapest first, until they are done or the time is up."""
 
 import logging
 import shutil
@@ -17,8 +17,8 @@ from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import has_ended
 from fedadmm.studies.cost_estimate import Pace
-from fedadmm.studies.paper.preset import Cell, Preset, Size
 from fedadmm.studies.paper.released import as_released
+from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.studies.paper.tuned import Tuned, tuned_experiment
 
 logger = logging.getLogger(__name__)
@@ -26,9 +26,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """One run that a preset needs, and how far it is."""
+    """One run that a study needs, and how far it is."""
 
-    cell: Cell
+    paper_run: PaperRun
     experiment: Experiment  # with the values that tuning found, and a seed
     is_tuned: bool
     records: tuple[Record, ...]
@@ -59,7 +59,7 @@ class Places(NamedTuple):
 
 
 def jobs_of(
-    preset: Preset,
+    study: Study,
     *,
     places: Places,
     found: Tuned,
@@ -68,16 +68,16 @@ def jobs_of(
     num_seeds: int | None = None,
     released: bool = False,
 ) -> list[Job]:
-    """Return the runs of a preset, each once for each seed."""
+    """Return the runs of a study, each once for each seed."""
     jobs = []
-    cells = preset.cells_of(columns, size=size)
-    for cell in as_released(cells) if released else cells:
-        experiment = tuned_experiment(cell, found)
-        for seed in range(num_seeds or preset.seeds(size)):
-            run = (experiment or cell.experiment).replace(seed=seed)
+    paper_runs = study.runs(size, columns=columns)
+    for paper_run in as_released(paper_runs) if released else paper_runs:
+        experiment = tuned_experiment(paper_run, found)
+        for seed in range(num_seeds or study.seeds(size)):
+            run = (experiment or paper_run.experiment).replace(seed=seed)
             made, kept = (_records_in(RunFolder(folder / run.folder_name)) for folder in places)
             records = tuple(made if len(made) > len(kept) else kept)
-            jobs.append(Job(cell, run, experiment is not None, records, is_published=has_ended(run, kept)))
+            jobs.append(Job(paper_run, run, experiment is not None, records, is_published=has_ended(run, kept)))
     return jobs
 
 

@@ -11,7 +11,7 @@ from fedadmm.algorithms import FedADMM, FedAvg, FedDyn, FedProx
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.network.clock import Clock
-from fedadmm.studies.paper.preset import Cell, Preset, Size
+from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.training.local import LocalTraining
 
 # The forms and the learning rate that do best on digits: see presets/digits.toml.
@@ -36,7 +36,7 @@ MODES: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-def cells(size: Size) -> Iterator[Cell]:
+def runs(size: Size) -> Iterator[PaperRun]:
     """Return a run of each method for each way of treating the slow; the sizes are the same."""
     for column, (rounds, changes) in MODES.items():
         for label, algorithm in METHODS.items():
@@ -53,7 +53,7 @@ def cells(size: Size) -> Iterator[Cell]:
                 local=LocalTraining(epochs=5, batch_size=10, learning_rate=0.2),
                 clock=Clock(**DEVICES, **changes),
             )
-            yield Cell(column, experiment)
+            yield PaperRun(column, experiment)
 
 
-CLOCK = Preset("clock", "A clock: what becomes of the slow, and accuracy against time", cells, small_seeds=3)
+CLOCK = Study("clock", "A clock: what becomes of the slow, and accuracy against time", runs, small_seeds=3)

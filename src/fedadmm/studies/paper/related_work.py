@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fedadmm.studies.paper.preset import Preset, WorkedOut
+from fedadmm.studies.paper.study import WorkedOut
 
 
 class Claim(NamedTuple):
@@ -53,10 +53,7 @@ SENTENCES = {
 }
 
 
-def table() -> WorkedOut:
+def related_work() -> WorkedOut:
     """Return the sentences, beside what we found."""
     rows = tuple((name, *claim) for name, claim in SENTENCES.items())
     return WorkedOut(("method", "the paper", "what we found"), rows)
-
-
-RELATED_WORK = Preset("related_work", "What the paper says of each method, and what we found", table=table)

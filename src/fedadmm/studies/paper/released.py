@@ -1,40 +1,39 @@
-"""The runs of a preset as the paper's released code would do them, which is not Algorithm 1.
+"""The runs of a study as the paper's released code would do them, which is not Algorithm 1.
 
 Its networks end in a softmax and have no activation after the convolutions, its local SGD has momentum 0.5, its
 normalisation is its own, and its FedADMM is `fedadmm_released`. It has no baselines: they get the same networks.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased
 from fedadmm.config.experiment import Experiment
-from fedadmm.studies.paper.preset import Cell
+from fedadmm.studies.paper.study import PaperRun
 
 NETWORKS = {"cnn1": "cnn1_released", "cnn2": "cnn2_released"}
 MOMENTUM = 0.5
 
 
-def as_released(cells: Iterable[Cell]) -> list[Cell]:
-    """Return cells as the released code would run them, without those for which it has no choice."""
-    return [released for cell in cells if (released := _as_released(cell)) is not None]
+def as_released(runs: Iterable[PaperRun]) -> list[PaperRun]:
+    """Return runs as the released code would run them, without those for which it has no choice."""
+    return [released for run in runs if (released := _as_released(run)) is not None]
 
 
-def _as_released(cell: Cell) -> Cell | None:
-    algorithm = cell.experiment.algorithm
+def _as_released(run: PaperRun) -> PaperRun | None:
+    algorithm = run.experiment.algorithm
     if isinstance(algorithm, FedADMM) and (isinstance(algorithm.eta, str) or algorithm.start == "global"):
         return None
-    tuned_as = None if cell.tuned_as is None else _released(cell.tuned_as)
-    return cell._replace(experiment=_released(cell.experiment), tuned_as=tuned_as)
+    tuned_as = None if run.tuned_as is None else _released(run.tuned_as)
+    return run._replace(experiment=_released(run.experiment), tuned_as=tuned_as)
 
 
 def _released(experiment: Experiment) -> Experiment:
     algorithm = experiment.algorithm
     if isinstance(algorithm, FedADMM):
-        as_printed = algorithm.eta == 1.0  # then the released code halves it at round 60
         assert not isinstance(algorithm.eta, str)
-        algorithm = (
-            FedADMMReleased(rho=algorithm.rho) if as_printed else FedADMMReleased(rho=algorithm.rho, eta=algorithm.eta)
-        )
+        released = FedADMMReleased(rho=algorithm.rho)  # its eta is 1, and half of that from round 60 on
+        algorithm = released if algorithm.eta == 1.0 else replace(released, eta=algorithm.eta)
     local = experiment.local
     if not algorithm.plain_sgd_only:
         local = local.replace(momentum=MOMENTUM)

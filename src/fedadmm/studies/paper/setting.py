@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from fedadmm.algorithms import FedADMM
+from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
-from fedadmm.studies.paper.methods import ALGORITHM_1, Method
-from fedadmm.studies.paper.preset import Cell, Size
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.studies.paper.study import PaperRun, Size
 from fedadmm.training.local import LocalTraining
 
 ROUNDS = 100
@@ -17,6 +17,35 @@ Distribution = Literal["iid", "noniid", "imbalanced"]
 PARTITIONS = {"iid": "iid", "noniid": "shards", "imbalanced": "imbalanced"}
 NETWORKS = {"mnist": "cnn1", "fmnist": "cnn1", "cifar10": "cnn2"}
 TARGETS = {"mnist": 0.97, "fmnist": 0.8, "cifar10": 0.45}
+Number = TypeVar("Number", str, float)
+
+
+class Method(NamedTuple):
+    """An algorithm, and whether its clients draw their epochs from 1..E or do exactly E."""
+
+    algorithm: Algorithm[Any, Any, Any]
+    epochs: Literal["1..E", "E"] = "1..E"
+    rounds: int = 1  # times as many as the others get
+
+
+ALGORITHM_1 = Method(FedADMM(rho=0.01, eta=1.0))
+# FedADMM's first message is twice FedAvg's, so FedAvg with a server step of 2 stands beside it.
+BASELINES = {
+    "fedavg": Method(FedAvg(), "E"),
+    "fedavg_2": Method(FedAvg(eta=2.0), "E"),
+    "fedprox": Method(FedProx(rho=0.1)),
+    "scaffold": Method(Scaffold(), "E"),
+}
+COMPARED = {"fedadmm": ALGORITHM_1, **BASELINES}
+METHODS = {
+    "fedadmm": ALGORITHM_1,
+    "fedadmm_participation": Method(FedADMM(rho=0.01, eta="participation", newcomer="initial")),
+    "fedadmm_seen": Method(FedADMM(rho=0.01, eta="seen")),
+    "fedadmm_released": Method(FedADMMReleased()),
+    "feddyn": Method(FedDyn(rho=0.1, over="seen")),
+    **BASELINES,
+    "fedsgd": Method(FedSGD(), rounds=6),  # the paper gives it up to 600 rounds
+}
 
 
 @dataclass(frozen=True)
@@ -29,10 +58,11 @@ class Setting:
     epochs: int
     batch_size: int | Literal["full"]
     network: str | None = None  # None: the paper's for this dataset
+    small_of: "Setting | None" = None  # the paper's setting, if this is the small version of one
 
     @property
     def name(self) -> str:
-        """What runs of this setting are called, whichever preset they belong to."""
+        """What runs of this setting are called, whichever study they belong to."""
         network = self.network or NETWORKS[self.dataset]
         return f"{self.dataset}-{network}-{self.clients}-{self.distribution}-E{self.epochs}-B{self.batch_size}"
 
@@ -52,15 +82,21 @@ class Setting:
             epochs=min(self.epochs, 5),
             batch_size=50 if self.batch_size == "full" else max(self.batch_size, 50),
             network="mlp",
+            small_of=self,
         )
 
-    def experiment(self, label: str, method: Method, *, rounds: int = ROUNDS) -> Experiment:
+    def published(self, number: Number | None) -> Number | None:
+        """Return what the paper prints, None in a small version in which more than the network differs."""
+        paper = self.small_of
+        return number if paper is None or replace(self, network=paper.network, small_of=None) == paper else None
+
+    def experiment(self, label: str, method: Method) -> Experiment:
         """Return the experiment of a method in this setting; its learning rate is still to be tuned."""
         epochs = self.epochs if method.epochs == "E" else f"1..{self.epochs}"
         return Experiment(
             name=self.name,
             label=label,
-            rounds=rounds * method.rounds,
+            rounds=ROUNDS * method.rounds,
             target=TARGETS[self.dataset],
             stop_at_target=method.rounds > 1,
             participation=0.1,
@@ -70,27 +106,22 @@ class Setting:
             local=LocalTraining(epochs=epochs, batch_size=self.batch_size, learning_rate=UNTUNED_RATE),
         )
 
-    def cells(
+    def runs(
         self,
         methods: Mapping[str, Method],
         *,
-        rounds: int = ROUNDS,
-        published: Mapping[str, str] | None = None,
+        rounds: Mapping[str, str] | None = None,
+        accuracy: Mapping[str, float] | None = None,
         tuned_in: "Setting | None" = None,
-    ) -> list[Cell]:
-        """Return a run of each method in this setting, tuned here or in another one."""
+    ) -> list[PaperRun]:
+        """Return a run of each method in this setting, tuned here or in another one, with what the paper prints."""
         return [
-            Cell(
+            PaperRun(
                 self.column,
-                self.experiment(label, method, rounds=rounds),
+                self.experiment(label, method),
                 (tuned_in or self).experiment(label, method),
-                (published or {}).get(label),
+                self.published((rounds or {}).get(label)),
+                self.published((accuracy or {}).get(label)),
             )
             for label, method in methods.items()
         ]
-
-    def ablation(self, algorithms: Mapping[str, FedADMM]) -> list[Cell]:
-        """Return a run of each form of FedADMM in this setting, at the learning rate found for Algorithm 1."""
-        methods = {label: Method(algorithm) for label, algorithm in algorithms.items()}
-        tuned = self.experiment("fedadmm", ALGORITHM_1)
-        return [cell._replace(tuned_as=tuned) for cell in self.cells(methods)]

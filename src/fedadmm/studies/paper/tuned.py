@@ -1,4 +1,4 @@
-"""What tuning found: for each setting and method the values that a preset's runs take."""
+"""What tuning found: for each setting and method the values that a study's runs take."""
 
 import tomllib
 from importlib import resources
@@ -9,7 +9,7 @@ import tomli_w
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.tuning import Values, with_values
-from fedadmm.studies.paper.preset import Cell
+from fedadmm.studies.paper.study import PaperRun
 
 FILE = "tuned.toml"
 Tuned = dict[str, dict[str, Values]]  # by the experiment's name and label
@@ -34,11 +34,11 @@ def _own_values(path: Path) -> Tuned:
         tuned: Tuned = tomllib.loads(path.read_text())
         for values in (values for methods in tuned.values() for values in methods.values()):
             if not all(isinstance(value, float | int) for value in values.values()):
-                raise ValueError(f"{values} holds what is no number")
+                raise ValueError(f"{values} holds something that is not a number")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} cannot be read: {error}; mend or remove it") from error
+        raise InputError(f"{path} cannot be read: {error}; fix or remove it") from error
     return tuned
 
 
@@ -54,14 +54,14 @@ def write_tuned(folder: Path, name: str, label: str, values: Values) -> Path:
     return path
 
 
-def tuned_experiment(cell: Cell, found: Tuned) -> Experiment | None:
-    """Return a cell's experiment with the values found for it; None if nothing was found yet."""
-    if cell.tuned_as is None:
-        return cell.experiment
-    values = values_of(cell, found)
-    return None if values is None else with_values(cell.experiment, values)
+def tuned_experiment(run: PaperRun, found: Tuned) -> Experiment | None:
+    """Return a run's experiment with the values found for it; None if nothing was found yet."""
+    if run.tuned_as is None:
+        return run.experiment
+    values = values_of(run, found)
+    return None if values is None else with_values(run.experiment, values)
 
 
-def values_of(cell: Cell, found: Tuned) -> Values | None:
-    """Return the values found for a cell; None if there are none, or it takes none."""
-    return None if cell.tuned_as is None else found.get(cell.tuned_as.name, {}).get(cell.tuned_as.label or "")
+def values_of(run: PaperRun, found: Tuned) -> Values | None:
+    """Return the values found for a run; None if there are none, or it takes none."""
+    return None if run.tuned_as is None else found.get(run.tuned_as.name, {}).get(run.tuned_as.label or "")

@@ -11,7 +11,7 @@ import torch
 from fedadmm.algorithms import FedADMM, FedDyn, FedProx, Scaffold
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.participation import Uniform
-from fedadmm.studies.paper.preset import Preset, WorkedOut
+from fedadmm.studies.paper.study import WorkedOut
 from fedadmm.studies.theory.instances import drawn
 from fedadmm.studies.theory.quadratics import Quadratics, heterogeneous
 from fedadmm.studies.theory.walk import rounds
@@ -62,6 +62,3 @@ def table() -> WorkedOut:
             rows.append((label, str(NUM_CLIENTS // active), *needed, per_share, PUBLISHED[label]))
     columns = ("method", "m / S", *(f"eps {eps:g}" for eps in EPSILONS), "rounds S / m", "the paper's bound")
     return WorkedOut(columns, tuple(rows))
-
-
-TABLE_1 = Preset("table1", "Table I: rounds against m / S and epsilon, on quadratics", table=table)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fedadmm.algorithms import FedADMM, FedADMMAuto, FedDynAuto
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings, StateSettings
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.studies.paper.preset import Cell, Preset, Size
+from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.training.local import LocalTraining
 
 RHOS = (0.001, 0.01, 0.1, 1.0)
@@ -101,17 +101,17 @@ PROBLEMS = (
 )
 
 
-def cells(size: Size) -> Iterator[Cell]:
+def runs(size: Size) -> Iterator[PaperRun]:
     """Return a run of each method on each problem; there is one size."""
     for problem in PROBLEMS:
         for label, algorithm in (AUTOS | CONSTANTS).items():
-            yield Cell(problem.column, problem.experiment(label, algorithm))
+            yield PaperRun(problem.column, problem.experiment(label, algorithm))
 
 
-AUTO = Preset(
+AUTO = Study(
     "auto",
     "Beside the paper: rho and eta that choose themselves, against every constant",
-    cells,
+    runs,
     small_seeds=3,
     paper_seeds=3,
     chosen=tuple(AUTOS),

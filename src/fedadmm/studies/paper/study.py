@@ -1,4 +1,4 @@
-"""A preset: a table or a figure of the paper as experiments, each with what the paper prints for it."""
+"""A study: a table or a figure of the paper as runs, each with what the paper prints for it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from fedadmm.core.errors import InputError
 Size = Literal["paper", "small"]
 
 
-class Cell(NamedTuple):
-    """One run of a preset, for one seed.
+class PaperRun(NamedTuple):
+    """One run of a study, for one seed.
 
     column: the column of the table or the picture of the figure; the experiment's label is the row or the curve.
     tuned_as: the experiment whose tuned values it takes, found by name and label; None: the paper fixes them.
@@ -33,56 +33,37 @@ class WorkedOut(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-def no_cells(size: Size) -> Iterable[Cell]:
-    """Return no run: the preset is worked out on the spot."""
-    return ()
-
-
 @dataclass(frozen=True)
-class Preset:
+class Study:
     """A table or a figure of the paper.
 
-    make_cells: its runs; the small size is the same design on a small network, for a machine like a laptop.
+    make_runs: its runs; the small size is the same design on a small network, for a machine like a laptop.
     table: instead of runs, a table that is worked out on the spot.
     chosen, aside: rows that are held against the best of all others, and columns that do not judge them; such a
-        preset has many short runs, of which the round of arrival is kept.
+        study has many short runs, of which the round of arrival is kept.
     """
 
     name: str
     title: str
-    make_cells: Callable[[Size], Iterable[Cell]] = no_cells
+    make_runs: Callable[[Size], Iterable[PaperRun]] = lambda size: ()
     table: Callable[[], WorkedOut] | None = None
     small_seeds: int = 1
     paper_seeds: int = 5
     chosen: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
 
-    def cells(self, size: Size) -> list[Cell]:
-        """Return the runs in a size; those that fall together in the small one are there once.
-
-        What the paper prints stays beside a small run only if the network is all that differs.
-        """
-        unique: dict[tuple[str, str | None], Cell] = {}
-        for cell, large in zip(self.make_cells(size), self.make_cells("paper"), strict=False):
-            if not _differ_in_network_only(cell.experiment, large.experiment):
-                cell = cell._replace(rounds=None, accuracy=None)
-            unique.setdefault((cell.column, cell.experiment.label), cell)
-        return list(unique.values())
-
-    def cells_of(self, columns: Iterable[str] | None, *, size: Size) -> list[Cell]:
-        """Return the runs of some columns, or of all."""
-        cells = self.cells(size)
-        known = list(dict.fromkeys(cell.column for cell in cells))
+    def runs(self, size: Size, *, columns: Iterable[str] | None = None) -> list[PaperRun]:
+        """Return the runs in a size, of some columns or of all; those that are the same when small are there once."""
+        unique: dict[tuple[str, str | None], PaperRun] = {}
+        for run in self.make_runs(size):
+            unique.setdefault((run.column, run.experiment.label), run)
+        known = list(dict.fromkeys(column for column, _ in unique))
         wanted = known if columns is None else list(columns)
         for column in wanted:
             if column not in known:
                 raise InputError(f"{self.name} has no column {column!r}; use {', '.join(known)}")
-        return [cell for cell in cells if cell.column in wanted]
+        return [run for run in unique.values() if run.column in wanted]
 
     def seeds(self, size: Size) -> int:
         """Return over how many seeds the results are averaged: the paper has five."""
         return self.paper_seeds if size == "paper" else self.small_seeds
-
-
-def _differ_in_network_only(small: Experiment, large: Experiment) -> bool:
-    return small.replace(name=large.name, model=large.model) == large

@@ -10,7 +10,7 @@ import torch
 from fedadmm.algorithms import FedADMM
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.seeds import stream
-from fedadmm.studies.paper.preset import Preset, WorkedOut
+from fedadmm.studies.paper.study import WorkedOut
 from fedadmm.studies.theory.bounds import Setting, constants, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.inexact import Accuracy, InexactQuadratics
 from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
@@ -224,9 +224,3 @@ def remark_table() -> WorkedOut:
         visits = sum(map(len, draws)) / LIMIT_CLIENTS
         rows.append((name, f"{visits:.0f}", *(_small(gaps[t]) for t in (0, 500, 2000, 8000))))
     return WorkedOut(("p_i^t", "visits a client", "V / m, t = 0", "500", "2,000", "8,000"), tuple(rows))
-
-
-LEMMAS = Preset("lemmas", "Lemmas 1 to 3 at every round of random quadratics", table=lemmas_table)
-THEOREM_1 = Preset("theorem1", "Theorem 1: means over 20 draws on random quadratics", table=theorem_table)
-FLOOR = Preset("floor", "Theorem 1: the floor that inexact solves set", table=floor_table)
-REMARK_2 = Preset("remark2", "Remark 2: clients that take part ever more seldom", table=remark_table)

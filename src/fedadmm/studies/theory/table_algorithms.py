@@ -19,7 +19,8 @@ from fedadmm.core.algorithm import Algorithm, Message
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Uniform
 from fedadmm.core.round import Assignment
-from fedadmm.studies.paper.preset import Preset, WorkedOut
+from fedadmm.studies.paper.setting import METHODS
+from fedadmm.studies.paper.study import WorkedOut
 from fedadmm.studies.theory.instances import drawn
 from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics, heterogeneous
 from fedadmm.studies.theory.walk import rounds
@@ -50,15 +51,19 @@ class Sizes(NamedTuple):
     scalars: int
 
     @classmethod
-    def of(cls, message: Message, *, dimension: int) -> "Sizes":
+    def of(cls, message: Message) -> "Sizes":
         """Count the fields of a message."""
-        kinds = [torch.as_tensor(field).numel() == dimension for field in message if field is not None]
+        kinds = [torch.as_tensor(field).numel() == DIMENSION for field in message if field is not None]
         return cls(sum(kinds), len(kinds) - sum(kinds))
 
     def __str__(self) -> str:
-        vectors = {0: "", 1: "d"}.get(self.vectors, f"{self.vectors}d")
-        scalars = str(self.scalars) if self.scalars else ""
-        return " + ".join(part for part in (vectors, scalars) if part) or "0"
+        scalars = [str(self.scalars)] if self.scalars else []
+        return " + ".join([self.in_vectors, *scalars] if self.vectors else scalars) or "0"
+
+    @property
+    def in_vectors(self) -> str:
+        """The size in d; a scalar beside the vectors does not count."""
+        return {0: "0", 1: "d"}.get(self.vectors, f"{self.vectors}d")
 
 
 def distance(algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, participation: float) -> str:
@@ -76,15 +81,19 @@ def distance(algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, participa
     return "under 1e-8" if gap < 1e-8 else f"{gap:.0e}" if gap < 0.01 else f"{gap:.2f}"
 
 
-def facts(algorithm: Algorithm[Any, Any, Any], task: Quadratics) -> tuple[str, ...]:
-    """Return what an algorithm's file and its messages tell."""
+def sizes(algorithm: Algorithm[Any, Any, Any], task: Quadratics) -> tuple[Sizes, Sizes, Sizes]:
+    """Return what a client keeps, what it sends, and what the server keeps, counted from a visit."""
     theta = torch.zeros(DIMENSION, dtype=torch.float64)
     server, client = algorithm.init_server(theta), algorithm.init_client(theta)
     problem = task.problem(Assignment(0, 1, 1), buffers=NO_BUFFERS)
     upload, kept = algorithm.client_update(algorithm.download(server), client, problem)
+    return Sizes.of(kept), Sizes.of(upload), Sizes.of(server)
+
+
+def facts(algorithm: Algorithm[Any, Any, Any], task: Quadratics) -> tuple[str, ...]:
+    """Return what an algorithm's file and its messages tell."""
     file = Path(inspect.getfile(type(algorithm)))
-    sizes = (str(Sizes.of(message, dimension=DIMENSION)) for message in (kept, upload, server))
-    return (file.name, str(len(file.read_text().splitlines())), *sizes, _who(algorithm))
+    return (file.name, str(len(file.read_text().splitlines())), *map(str, sizes(algorithm, task)), _who(algorithm))
 
 
 def keys(algorithm: Algorithm[Any, Any, Any]) -> str:
@@ -139,6 +148,21 @@ def table() -> WorkedOut:
     return WorkedOut(columns, tuple(rows))
 
 
-TABLE_ALGORITHMS = Preset(
-    "table_algorithms", "The algorithms: files, messages, and where they end on quadratics", table=table
-)
+# What a client sends, and what server and client keep, in a table of the source that is not in print.
+PUBLISHED_SIZES = {
+    "fedavg": ("d", "(d, 0)"),
+    "fedprox": ("d", "(d, 0)"),
+    "scaffold": ("2d", "(2d, d)"),
+    "fedadmm": ("d", "(d, 2d)"),
+}
+
+
+def messages_table() -> WorkedOut:
+    """Return the floats in a message and in storage, counted from the types."""
+    task = quadratics()
+    rows = []
+    for label, method in METHODS.items():
+        kept, sent, server = (size.in_vectors for size in sizes(method.algorithm, task))
+        rows.append((label, sent, f"({server}, {kept})", *PUBLISHED_SIZES.get(label, ("-", "-"))))
+    columns = ("method", "message", "storage (server, client)", "the paper's message", "the paper's storage")
+    return WorkedOut(columns, tuple(rows))
