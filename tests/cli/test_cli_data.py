@@ -3,6 +3,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from fedadmm.cli import console
 from fedadmm.cli import data as cli_data
 from fedadmm.core.errors import InputError
 from fedadmm.data import federate, load
@@ -10,8 +11,13 @@ from fedadmm.data.sources import MNIST
 from fedadmm.report.partition import draw_label_counts
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    monkeypatch.setattr(console.out, "width", 160)
+
+
 def run(*arguments):
-    return CliRunner(env={"COLUMNS": "160"}).invoke(cli_data.app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(cli_data.app, [str(argument) for argument in arguments])
 
 
 def test_show_prints_the_statistics_of_the_partition_that_a_run_would_use():

@@ -1,10 +1,14 @@
 import json
 import tomllib
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from commands import fedadmm
+from fedadmm import cli
+from fedadmm.cli.commands import COMMANDS, load_command
 from fedadmm.config.plans import load_plan
 from fedadmm.runs.runner import run
 
@@ -158,3 +162,27 @@ def test_a_run_stops_at_its_target_only_when_told(tmp_path):
     stopping = plan.experiment("fedavg", changes=changes | {"stop_at_target": True})
     ended = run(stopping, out=tmp_path / "b")
     assert (len(ended.history), ended.status) == (1, "finished")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_line_of_a_command_in_the_help_is_the_first_of_its_own(name):
+    help_text = load_command(name).help
+    assert help_text is not None
+    assert help_text.splitlines()[0] == COMMANDS[name]
+
+
+def test_every_file_of_a_command_is_a_command():
+    shared = {"__init__", "commands", "console", "interruption", "options", "progress"}
+    assert {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - shared == set(COMMANDS)
+
+
+def test_the_help_names_every_command_with_its_line(monkeypatch):
+    monkeypatch.setenv("TERMINAL_WIDTH", "160")
+    shown = CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, ["--help"]).output
+    assert [name for name, line in COMMANDS.items() if f"{name} " in shown and line in shown] == list(COMMANDS)
+
+
+def test_a_command_that_is_misspelt_gets_a_hint():
+    result = CliRunner().invoke(cli.app, ["reprot"])
+    assert result.exit_code == 2
+    assert "Did you mean 'report'" in result.output

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from children import command
 from fedadmm import InputError
-from fedadmm.cli.state import export_command
+from fedadmm.cli.export import export_command
 from fedadmm.core.invariant import imbalance
 from fedadmm.studies.certify import certify_run
 from fedadmm.runs.check import check_run, findings

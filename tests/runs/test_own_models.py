@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file
 
 from fedadmm import Experiment, FedADMM, FedAvg, InputError
-from fedadmm.cli.state import export_command
+from fedadmm.cli.export import export_command
 from fedadmm.runs.runner import Run, run
 from small_runs import simulation_of
 

@@ -4,14 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from fedadmm.cli.state import DataDir
+from fedadmm.cli.console import say, show_facts
+from fedadmm.cli.options import DataDir
 from fedadmm.core.errors import InputError
-from fedadmm.studies.certify import Verdict, certify_run
 
-console = Console()
+app = typer.Typer()
 
 RunsArgument = Annotated[
     list[Path],
@@ -21,14 +19,18 @@ RunsArgument = Annotated[
 ]
 
 
+@app.command()
 def certify_command(runs: RunsArgument, data_dir: DataDir = None) -> None:
-    """Hold a run's certificates against Theorem 1 of the paper: conditions, constants, measured mean of V and bound.
+    """Compare a run's certificates with Theorem 1 of the paper: the measured mean of V with its bound.
 
+    The verdict names the conditions and constants too.
     The run needs certificates: fedadmm run quadratic --set certificate.every=1
     Of several runs, one verdict follows the other; exit code 2 if one of them cannot be certified.
 
     Example: fedadmm certify runs/quadratic-fedadmm-*
     """
+    from fedadmm.studies.certify import certify_run  # imports torch
+
     problems = []
     for run in runs:
         try:
@@ -37,15 +39,8 @@ def certify_command(runs: RunsArgument, data_dir: DataDir = None) -> None:
             problems.append(str(error))
             continue
         if len(runs) > 1:
-            console.print(f"{run}:", soft_wrap=True, highlight=False, markup=False)
-        _show(verdict)
+            say(f"{run}:")
+        show_facts(verdict.facts)
+        say(verdict.sentence)
     if problems:
         raise InputError("\n".join(problems))
-
-
-def _show(verdict: Verdict) -> None:
-    table = Table(show_header=False, box=None)
-    for name, text in verdict.facts.items():
-        table.add_row(name, text)
-    console.print(table)
-    console.print(verdict.sentence, soft_wrap=True, highlight=False)

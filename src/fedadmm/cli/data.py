@@ -5,9 +5,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from fedadmm.cli.console import out as console
+from fedadmm.cli.console import say, titled_table
 from fedadmm.core.errors import InputError
 from fedadmm.data import PartitionedData, data_folder, federate, load
 from fedadmm.data.fetch import fetch, state_of
@@ -37,7 +38,7 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
     Example: fedadmm data fetch mnist
     """
     if name == "digits":
-        Console().print("digits: comes with scikit-learn, there is nothing to fetch")
+        say("digits: comes with scikit-learn, there is nothing to fetch")
     else:
         fetch(name, data_dir=data_dir)
 
@@ -46,7 +47,7 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
 def list_command(data_dir: DataDir = None) -> None:
     """Show which datasets are there, checking every file against its digest."""
     folder = data_folder(data_dir)
-    table = Table(title=f"Data in {folder}", title_justify="left")
+    table = titled_table(f"Data in {folder}")
     for column in ("dataset", "state", "where", "how to get it"):
         table.add_column(column, overflow="fold")
     table.add_row("digits", "[green]there", "scikit-learn", "nothing to do")
@@ -60,9 +61,8 @@ def list_command(data_dir: DataDir = None) -> None:
             f"{states.count(state)} {state}" for state in ("missing", "damaged", "verified") if state in states
         )
         table.add_row(name, f"[yellow]{summary}", where, f"fedadmm data fetch {name}")
-    console = Console()
     console.print(table)
-    console.print('qmnist names the writers of mnist: it makes partition "natural" possible.')
+    say('qmnist names the writers of mnist: it makes partition "natural" possible.')
 
 
 @app.command("show")
@@ -97,29 +97,23 @@ def show_command(
         alpha=alpha,
     )
     counts = data.label_counts()
-    console = Console()
-    _print_statistics(data, counts=counts, console=console)
+    _print_statistics(data, counts=counts)
     console.print(_clients_table(counts))
     if out is None:
-        console.print("For a drawing of all clients, add --out FILE.png")
+        say("For a drawing of all clients, add --out FILE.png")
     else:
         _save_drawing(counts, title=f"{name}, {partition}, {data.num_clients} clients, seed {seed}", out=out)
-        console.print(f"All {data.num_clients} clients are drawn in {out}", soft_wrap=True)
+        say(f"All {data.num_clients} clients are drawn in {out}")
 
 
-def _print_statistics(data: PartitionedData, *, counts: np.ndarray, console: Console) -> None:
+def _print_statistics(data: PartitionedData, *, counts: np.ndarray) -> None:
     sizes, classes = data.num_examples, (counts > 0).sum(axis=1)
     stdev = sizes.std(ddof=1) if len(sizes) > 1 else 0.0
-    console.print(f"{data.num_clients:,} clients, {sizes.sum():,} training examples", highlight=False)
-    console.print(
-        f"examples per client: mean {sizes.mean():,.2f}, stdev {stdev:,.4f}, min {sizes.min():,}, max {sizes.max():,}",
-        highlight=False,
-    )
-    console.print(
-        f"classes per client: mean {classes.mean():.2f}, min {classes.min()}, max {classes.max()} "
-        f"of {data.num_classes}",
-        highlight=False,
-    )
+    say(f"{data.num_clients:,} clients, {sizes.sum():,} training examples")
+    spread = f"stdev {stdev:,.4f}, min {sizes.min():,}, max {sizes.max():,}"
+    say(f"examples per client: mean {sizes.mean():,.2f}, {spread}")
+    most = f"max {classes.max()} of {data.num_classes}"
+    say(f"classes per client: mean {classes.mean():.2f}, min {classes.min()}, {most}")
 
 
 def _clients_table(counts: np.ndarray) -> Table:
@@ -139,7 +133,7 @@ def _clients_table(counts: np.ndarray) -> Table:
 
 
 def _save_drawing(counts: np.ndarray, *, title: str, out: Path) -> None:
-    from fedadmm.report.partition import draw_label_counts  # here, for matplotlib takes a second to import
+    from fedadmm.report.partition import draw_label_counts  # imports matplotlib
 
     figure = draw_label_counts(counts, title=title)
     if out.suffix.lstrip(".") not in figure.canvas.get_supported_filetypes():

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from fedadmm.cli.console import out, say
 from fedadmm.core.errors import InputError
 from fedadmm.flower.local import LocalFederation, copy_app
 
 app = typer.Typer(help="A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.")
-console = Console()
 
 Folder = Annotated[Path, typer.Option(help="Folder of its keys, state and logs.")]
 Name = Annotated[str, typer.Argument(help="superlink, or a node such as node-0.", show_default=False)]
@@ -20,7 +19,7 @@ Name = Annotated[str, typer.Argument(help="superlink, or a node such as node-0."
 def _federation(folder: Path, *, must_exist: bool = True) -> LocalFederation:
     if must_exist and not (folder / "ports.json").exists():
         raise InputError(f"there is no federation in {folder}; start one with: fedadmm federation up")
-    return LocalFederation(folder, tell=lambda line: console.print(f"$ {line}", soft_wrap=True, style="dim"))
+    return LocalFederation(folder, tell=lambda line: say(f"$ {line}", style="dim"))
 
 
 @app.command("up")
@@ -36,8 +35,8 @@ def up_command(
         raise InputError(f"nodes={nodes} is no federation; use a whole number from 1 on")
     federation = _federation(folder, must_exist=False)
     federation.up(num_nodes=nodes)
-    console.print(f"{nodes} nodes are connected. `fedadmm federation app my-app` makes an app to run on them:")
-    console.print(federation.run_command(Path("my-app"), num_nodes=nodes), soft_wrap=True, highlight=False)
+    say(f"{nodes} nodes are connected. `fedadmm federation app my-app` makes an app to run on them:")
+    say(federation.run_command(Path("my-app"), num_nodes=nodes))
 
 
 @app.command("app")
@@ -47,7 +46,7 @@ def app_command(folder: Annotated[Path, typer.Argument(help="The folder to make.
     Example: fedadmm federation app my-app
     """
     copy_app(folder)
-    console.print(f"Wrote {folder}; its model and data are in {folder / 'flower_fedadmm' / 'task.py'}")
+    say(f"Wrote {folder}; its model and data are in {folder / 'flower_fedadmm' / 'task.py'}")
 
 
 @app.command("status")
@@ -58,10 +57,10 @@ def status_command(folder: Folder = Path("federation")) -> None:
     processes = federation.processes
     for name, process in processes.items():
         table.add_row(name, str(process.pid), "yes" if process.alive else "no", str(federation.log(name)))
-    console.print(table)
+    out.print(table)
     link = processes.get("superlink")
     if link is not None and link.alive:
-        console.print(f"{federation.online()} nodes are connected")
+        say(f"{federation.online()} nodes are connected")
 
 
 @app.command("logs")
@@ -75,7 +74,7 @@ def logs_command(
     if name not in federation.processes:
         raise InputError(f"there is no {name!r} here; use one of {', '.join(federation.processes)}")
     text = federation.log(name).read_text(errors="replace").splitlines()
-    console.print("\n".join(text[-lines:]), markup=False, highlight=False, soft_wrap=True)
+    say("\n".join(text[-lines:]))
 
 
 @app.command("kill")
@@ -85,7 +84,7 @@ def kill_command(name: Name, folder: Folder = Path("federation")) -> None:
     Example: fedadmm federation kill node-2
     """
     _federation(folder).kill(name)
-    console.print(f"{name} is dead; `fedadmm federation up` starts it again, once its old heartbeat has lapsed")
+    say(f"{name} is dead; `fedadmm federation up` starts it again, once its old heartbeat has lapsed")
 
 
 @app.command("down")

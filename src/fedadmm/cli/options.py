@@ -8,11 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 from fedadmm.algorithms import ALGORITHMS
+from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
-from fedadmm.config.plans import Plan, load_plan, parse_changes
+from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
 from fedadmm.studies.campaign import Budget
+from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper import PAPER, Size, Study
 
 PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
@@ -28,6 +30,9 @@ Algorithms = Annotated[
 ]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
 Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
+RunArgument = Annotated[
+    Path, typer.Argument(help="A run folder, such as runs/digits-fedadmm-0123456789.", show_default=False)
+]
 Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files (see: fedadmm data list).")]
 LogTo = Annotated[str, typer.Option(help="Also write the rounds for other tools: tensorboard,wandb,mlflow.")]
@@ -67,7 +72,9 @@ def experiment_of(
 
 
 def plan_named(name: str) -> Plan:
-    """Return the plan of a file or preset; a table or figure of the paper is not one."""
+    """Return the plan in a TOML file, or a preset's; a table of the paper is refused, because it is many runs."""
+    if name in preset_names() or Path(name).exists():
+        return load_plan(name)
     if name in PAPER:
         raise InputError(f"{name} is many runs; use `fedadmm reproduce {name}`")
     return load_plan(name, elsewhere=PAPER)
@@ -122,3 +129,8 @@ def budget_of(text: str | None) -> Budget:
     if not any((hours, minutes, seconds)):
         raise InputError(f"budget={text!r} is no duration; write 2h, 90m, 1h30m or 45s")
     return Budget(hours * 3600 + minutes * 60 + seconds)
+
+
+def cost_estimate() -> Pace:
+    """Return what runs cost on this machine; it says so where that has to be measured."""
+    return Pace(on_probe=lambda steps: say(f"Timing {steps} on this machine ...", to=err))

@@ -1,52 +1,25 @@
-"""What a person sees while a run goes on, and how signals end it."""
+"""What a person reads of a run: a bar while it goes on, a sentence when it has ended."""
+
+from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedadmm.cli.console import err, say
+from fedadmm.cli.interruption import Interruption
 from fedadmm.config.experiment import Experiment
-from fedadmm.runs.records import Record, score_of, score_text
-from fedadmm.runs.runner import Run, run
-from fedadmm.runs.sinks import OpenSink
+from fedadmm.report.table import format_seconds
+from fedadmm.runs.records import Record, best_of, score_of, score_text
 
-console = Console(stderr=True)
-
-
-class StoppedAtOnce(BaseException):
-    """The second Ctrl-C, or SIGTERM; `code` is what a shell makes of the signal."""
-
-    def __init__(self, number: int = signal.SIGINT) -> None:
-        self.code = 128 + number
-
-
-class Interruption:
-    """The first Ctrl-C lets the round end; the second stops at once, and so does SIGTERM."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Watch for both signals, and give them their meaning back afterwards."""
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, meaning in before.items():
-                signal.signal(number, meaning)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or number == signal.SIGTERM:
-            raise StoppedAtOnce(number)
-        self.asked = True
-        console.print("[yellow]Finishing this round; Ctrl-C again stops at once, and loses this round only.")
+if TYPE_CHECKING:
+    from fedadmm.runs.runner import Run
+    from fedadmm.runs.sinks import OpenSink
 
 
 def run_with_progress(
@@ -65,6 +38,8 @@ def run_with_progress(
     proceed: asked after each round whether to go on. tell_refused: name each client whose update is refused.
     values: what tells it from others of its label.
     """
+    from fedadmm.runs.runner import run  # imports torch
+
     metric = experiment.metric
     target = "" if experiment.target is None else f" of {experiment.target:{'.0e' if metric == 'distance' else '.3f'}}"
     columns = (
@@ -75,7 +50,7 @@ def run_with_progress(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    progress = Progress(*columns, console=console)
+    progress = Progress(*columns, console=err)
     with interruption.watched(), _log_shown(), _stopped(progress):
         label = experiment.label or experiment.algorithm_name
         task = progress.add_task(f"{label} {values}".strip(), total=experiment.rounds, score="")
@@ -108,7 +83,7 @@ def _stopped(progress: Progress) -> Iterator[None]:
 def _log_shown() -> Iterator[None]:
     """Show what the library says of its choices, such as the engine that "auto" picked."""
     logger = logging.getLogger("fedadmm")
-    handler = RichHandler(console=console, show_time=False, show_level=False, show_path=False)
+    handler = RichHandler(console=err, show_time=False, show_level=False, show_path=False)
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -117,3 +92,42 @@ def _log_shown() -> Iterator[None]:
     finally:
         logger.setLevel(before)
         logger.removeHandler(handler)
+
+
+def tell_end(ended: Run) -> None:
+    """Print how a run ended, what it reached and where it is."""
+    say(_sentence(ended))
+
+
+def _sentence(ended: Run) -> str:
+    experiment, done, folder = ended.experiment, len(ended.history), ended.folder.path
+    best = score_text(best_of(ended.history, experiment.metric), experiment.metric)
+    reached = best and f", best {best}"
+    times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]
+    reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
+    if ended.status == "diverged":
+        return (
+            f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "
+            f"({experiment.local.learning_rate}) or the server's step. {folder}"
+        )
+    if ended.status == "interrupted":
+        return (
+            f"Stopped after {done} of {experiment.rounds} rounds{reached}; the same command goes on from there. "
+            f"{folder}"
+        )
+    if _nobody_came(ended):
+        assert experiment.clock is not None
+        return (
+            f"Learned nothing in {done} rounds: no client ever met clock.deadline={experiment.clock.deadline:g}; "
+            f"raise it, or ask for fewer epochs. {folder}"
+        )
+    if ended.rounds_before == done:
+        return f"All {done} rounds are there already{reached}: {folder}"
+    return f"Finished {done} rounds{reached}: {folder}"
+
+
+def _nobody_came(ended: Run) -> bool:
+    """Return whether a deadline left every round of a run empty."""
+    clock, faults = ended.experiment.clock, ended.experiment.faults
+    has_deadline = clock is not None and clock.deadline is not None and faults is None
+    return has_deadline and all(r.lost and not r.clients and not r.refused for r in ended.history)

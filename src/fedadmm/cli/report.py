@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from fedadmm.cli.console import err, say
 from fedadmm.core.errors import InputError
 from fedadmm.report.gather import by_setting, differences, gather_runs, setting_title
 from fedadmm.report.runs import RunData
 from fedadmm.report.section import Section
 
-console = Console(stderr=True)
+app = typer.Typer()
 
 
 class Mixed(StrEnum):
@@ -24,6 +24,7 @@ class Mixed(StrEnum):
     SECTIONS = "sections"
 
 
+@app.command()
 def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the report is made.")] = Path("report"),
@@ -40,8 +41,7 @@ def report_command(
 
     Example: fedadmm report runs -o report
     """
-    # Here, for matplotlib and plotly take a second to import.
-    from fedadmm.report.writing import write_report
+    from fedadmm.report.writing import write_report  # imports matplotlib
 
     gathered = gather_runs(runs)
     groups = by_setting(gathered.runs)
@@ -56,13 +56,13 @@ def report_command(
         groups, left_out = groups[:1], [*left_out, *strangers]
     tell_left_out(left_out)
     page = write_report([_section(group) for group in groups], out, title=title)
-    Console().print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
+    say(f"Report: {page}")
 
 
 def tell_left_out(sentences: Iterable[str]) -> None:
     """Name the folders that were left out."""
     for sentence in sentences:
-        console.print(f"Left out: {sentence}", soft_wrap=True, markup=False, highlight=False)
+        say(f"Left out: {sentence}", to=err)
 
 
 def _section(runs: list[RunData]) -> Section:

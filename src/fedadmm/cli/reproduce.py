@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from fedadmm.cli.console import out as console
+from fedadmm.cli.console import say, show_rows, titled_table
+from fedadmm.cli.interruption import Interruption
 from fedadmm.cli.options import (
     BudgetOption,
     Columns,
@@ -17,12 +19,12 @@ from fedadmm.cli.options import (
     budget_of,
     check_seeds,
     columns_named,
+    cost_estimate,
     preset_named,
     refuse,
     rows_named,
 )
-from fedadmm.cli.progress import Interruption, run_with_progress
-from fedadmm.cli.status import pace_here, status_table
+from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
@@ -36,9 +38,10 @@ from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
 from fedadmm.studies.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows, read_arrivals
 
-console = Console()
+app = typer.Typer()
 
 
+@app.command()
 def reproduce_command(
     preset: Annotated[
         str | None, typer.Argument(help="A table or figure of the paper, such as table3 (see: fedadmm list).")
@@ -57,7 +60,9 @@ def reproduce_command(
     results: Annotated[Path, typer.Option(help="Folder of the records of finished runs.")] = Path("results"),
     data_dir: DataDir = None,
 ) -> None:
-    """Run what is missing of a table or figure of the paper, the cheapest first; it can be stopped and goes on.
+    """Run what is missing of a table or figure of the paper, the cheapest run first.
+
+    It can be stopped at any time. The same command goes on from there.
 
     Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
     """
@@ -67,7 +72,7 @@ def reproduce_command(
     for folder in (out, results):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file and no folder; give another")
-    places, pace = Places(out, results), pace_here()
+    places, pace = Places(out, results), cost_estimate()
     found = read_tuned(out)
     chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
     if preset is None:
@@ -115,21 +120,38 @@ def reproduce_command(
     if report is not None and done:
         _write_report(chosen[0], jobs, results=results, out=report)
     elif report is not None:
-        console.print("There is no report: it is made of finished runs.")
+        say("There is no report: it is made of finished runs.")
     if interruption.asked:
         raise typer.Exit(130)
 
 
 def _print_status(by_preset: dict[Study, list[Job]], pace: Pace, *, size: Size, results: Path) -> None:
-    console.print(status_table(by_preset, pace))
-    console.print(
+    console.print(_status_table(by_preset, pace))
+    say(
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
-        "timed on this one." + (" Small versions: --size small." if size == "paper" else ""),
-        soft_wrap=True,
+        "timed on this one." + (" Small versions: --size small." if size == "paper" else "")
     )
     for path in (kept_arrivals(preset, results) for preset in by_preset if preset.chosen):
         if count := len(read_arrivals(path)):
-            console.print(f"{path} has the rounds of arrival of {count} runs that are not kept.", soft_wrap=True)
+            say(f"{path} has the rounds of arrival of {count} runs that are not kept.")
+
+
+def _status_table(by_preset: dict[Study, list[Job]], pace: Pace) -> Table:
+    """Return what is done, what it cost and what is left: of a single preset by its columns."""
+    table = titled_table("Done, and left on this machine")
+    for column in ("preset", "column", "runs", "done", "hours spent", "hours left"):
+        table.add_column(column, justify="left" if column in ("preset", "column") else "right", no_wrap=True)
+    by_column = len(by_preset) == 1
+    for preset, jobs in by_preset.items():
+        groups: dict[str, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(job.paper_run.column if by_column else "all", []).append(job)
+        for column, group in groups.items():
+            spent = sum(job.seconds_spent for job in group) / 3600
+            left = sum(job.seconds_left(pace) for job in group) / 3600
+            done = sum(job.is_done for job in group)
+            table.add_row(preset.name, column, str(len(group)), str(done), f"{spent:.2f}", f"{left:.2f}")
+    return table
 
 
 def _run_missing(
@@ -161,11 +183,10 @@ def _run_missing(
     done = sum(job.is_published for job in jobs) + len(finished)
     if budget.seconds is not None and done < len(jobs) and not begun and not finished:
         raise InputError(f"{budget.seconds:g} s are too short for a round of any run; give a longer --budget")
-    console.print(
+    say(
         f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"
         + (f"; their records are in {places.results}" if done else "")
-        + ("" if done == len(jobs) else "; the same command goes on from here"),
-        soft_wrap=True,
+        + ("" if done == len(jobs) else "; the same command goes on from here")
     )
     return done
 
@@ -202,24 +223,21 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
     arrivals = arrivals_of(paper_report(preset, jobs, results=results).sections)
     found = comparisons(keep_arrivals(kept_arrivals(preset, results), arrivals), chosen=preset.chosen)
     if not found:
-        console.print("No column has a run of every method yet, so nothing is compared.")
+        say("No column has a run of every method yet, so nothing is compared.")
         return
-    rows = ratio_rows(found, aside=preset.aside)
-    table = Table(*rows[0], title="Rounds to the target, and their ratio to the best constants'")
-    for row in rows:
-        table.add_row(*row.values())
-    console.print(table)
+    show_rows(
+        ratio_rows(found, aside=preset.aside), title="Rounds to the target, and their ratio to the best constants'"
+    )
     for method, ratio in overall(found, aside=preset.aside).items():
-        console.print(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
+        say(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
 
 
 def _write_report(preset: Study, jobs: Iterable[Job], *, results: Path, out: Path) -> None:
-    # Here, for matplotlib and plotly take a second to import.
-    from fedadmm.report.writing import write_report
+    from fedadmm.report.writing import write_report  # imports matplotlib
 
     sections, published = paper_report(preset, jobs, results=results)
     page = write_report(sections, out, title=preset.title, published=published)
-    console.print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
+    say(f"Report: {page}")
 
 
 def _rows(jobs: list[Job], algorithms: str | None) -> list[Job]:
@@ -233,14 +251,14 @@ def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, 
     if untuned := [job for job in missing if not job.is_tuned]:
         rate = untuned[0].experiment.local.learning_rate
         options = " --size small" * (size == "small") + " --variant released" * (variant == "released")
-        console.print(
-            f"[yellow]{_count(untuned)} no learning rate of {'its' if len(untuned) == 1 else 'their'} own yet, "
+        say(
+            f"{_count(untuned)} no learning rate of {'its' if len(untuned) == 1 else 'their'} own yet, "
             f"so it is {rate}; `fedadmm tune {preset}{options}` finds it.",
-            soft_wrap=True,
+            style="yellow",
         )
     published = published_values()
     if own := [job for job in missing if values_of(job.paper_run, found) != values_of(job.paper_run, published)]:
-        console.print(f"{_count(own)} values of {out / TUNED}, which `fedadmm tune` wrote.", soft_wrap=True)
+        say(f"{_count(own)} values of {out / TUNED}, which `fedadmm tune` wrote.")
 
 
 def _count(jobs: Sequence[Job]) -> str:
@@ -248,7 +266,7 @@ def _count(jobs: Sequence[Job]) -> str:
 
 
 def _print_worked_out(title: str, worked_out: WorkedOut) -> None:
-    table = Table(title=title, title_justify="left")
+    table = titled_table(title)
     for number, column in enumerate(worked_out.columns):
         table.add_column(column, no_wrap=number == 0, overflow="fold")
     for row in worked_out.rows:

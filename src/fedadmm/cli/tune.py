@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from fedadmm.cli.console import out as console
+from fedadmm.cli.console import say, titled_table
+from fedadmm.cli.interruption import Interruption
 from fedadmm.cli.options import (
     Algorithms,
     BudgetOption,
@@ -27,7 +29,7 @@ from fedadmm.cli.options import (
     refuse,
     rows_named,
 )
-from fedadmm.cli.progress import Interruption, run_with_progress
+from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
@@ -39,9 +41,10 @@ from fedadmm.studies.paper import PAPER, Size
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.tuned import read_tuned, write_tuned
 
-console = Console()
+app = typer.Typer()
 
 
+@app.command()
 def tune_command(
     plan: PlanArgument,
     algorithms: Algorithms = None,
@@ -97,7 +100,7 @@ def tune_command(
             if ended.status != "interrupted":
                 return ended.history, ended.status == "diverged"
         reason, code = ("Stopped", 130) if interruption.asked else ("The time is up", 0)
-        console.print(f"{reason}; the same command goes on from here")
+        say(f"{reason}; the same command goes on from here")
         raise typer.Exit(code)
 
     for experiment in experiments:
@@ -111,12 +114,12 @@ def tune_command(
         label = experiment.label or experiment.algorithm_name
         path = write_tuned(out, experiment.name, label, trials[0].values)
         console.print(_table(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}"))
-    console.print(f"The winners, first in each table, are in {path}", soft_wrap=True)
+    say(f"The winners, first in each table, are in {path}")
 
 
 def _table(trials: Sequence[Trial], *, title: str) -> Table:
     order = "Sorted by rounds trained, then by rounds to target, then by accuracy."
-    table = Table(title=title, title_justify="left", caption=order, caption_justify="left")
+    table = titled_table(title, caption=order)
     columns = ["values", "rounds trained", "to target", "accuracy"]
     if any(trial.refused for trial in trials):
         columns.append("refused updates")

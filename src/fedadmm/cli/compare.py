@@ -1,0 +1,84 @@
+"""The command that runs several methods and compares them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from fedadmm.cli.console import out as console
+from fedadmm.cli.console import say
+from fedadmm.cli.interruption import Interruption
+from fedadmm.cli.options import (
+    Algorithms,
+    Changes,
+    DataDir,
+    LogTo,
+    Out,
+    PlanArgument,
+    Rounds,
+    Seed,
+    experiments_of,
+    plan_named,
+)
+from fedadmm.cli.progress import run_with_progress, tell_end
+from fedadmm.config.experiment import Experiment
+from fedadmm.report.runs import RunData, read_run
+
+app = typer.Typer()
+
+
+@app.command()
+def compare_command(
+    plan: PlanArgument,
+    algorithms: Algorithms = None,
+    changes: Changes = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    out: Out = Path("runs"),
+    data_dir: DataDir = None,
+    log_to: LogTo = "",
+) -> None:
+    """Run several methods on the same clients, batches and initial model, and compare them.
+
+    Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
+    """
+    from fedadmm.runs.sinks import sinks_from
+
+    experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
+    sinks, interruption = sinks_from(log_to), Interruption()
+    runs = []
+    for experiment in experiments:
+        ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
+        if ended.status == "interrupted":
+            tell_end(ended)
+            raise typer.Exit(130)
+        runs.append(read_run(ended.folder.path).first(experiment.rounds))
+    remark = plan_named(plan).remark.strip() if algorithms is None else ""
+    _show_comparison(experiments[0], runs, remark=remark, out=out)
+
+
+def _show_comparison(first: Experiment, runs: Sequence[RunData], *, remark: str, out: Path) -> None:
+    """Print the table of a comparison, and write it, its figure and its page beside the runs."""
+    # Imported here because matplotlib and plotly take a second.
+    from fedadmm.report.axes import BYTES, ROUNDS, SIMULATED, axes_of
+    from fedadmm.report.figures import accuracy_figure, save_figure
+    from fedadmm.report.methods import methods_of
+    from fedadmm.report.page import write_page
+    from fedadmm.report.section import Section
+    from fedadmm.report.table import comparison_markdown, comparison_table
+
+    heading = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds"
+    title = heading
+    if first.target is not None:
+        title += f"; rounds and upload to reach {first.metric or 'accuracy'} {first.target:g}"
+    console.print(comparison_table(runs, title=title))
+    if remark:
+        console.print(remark, highlight=False)
+    markdown, picture = out / f"{first.name}.md", out / f"{first.name}.png"
+    markdown.write_text(comparison_markdown(runs))
+    methods = methods_of(runs)
+    axes = (ROUNDS, SIMULATED if SIMULATED in axes_of(methods) else BYTES)
+    save_figure(accuracy_figure(methods, title=title, axes=axes, width=12), picture)
+    section = Section(heading.removeprefix(f"{first.name}, "), list(runs), remark)  # the page's own says the name
+    page = write_page([section], out / "report.html", title=first.name)
+    say(f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}\nReport: {page}")

@@ -1,0 +1,42 @@
+"""The command that writes a model or a client's state to a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedadmm.cli.console import say
+from fedadmm.cli.options import DataDir, RunArgument
+from fedadmm.core.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def export_command(
+    run: RunArgument,
+    out: Annotated[Path | None, typer.Option(help="The file to write.", show_default=False)] = None,
+    client: Annotated[
+        int | None, typer.Option(help="Write this client's state instead of the model.", show_default=False)
+    ] = None,
+    own_model: Annotated[
+        bool, typer.Option("--own-model", help="With --client: write its own model, under the model's names.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Write the model, a client's state or a client's personal model to a safetensors file.
+
+    Example: fedadmm export runs/digits-fedadmm-0123456789 --client 3 --out client_3.safetensors
+    """
+    from safetensors.torch import save_file  # imports torch
+
+    from fedadmm.runs.export import export
+
+    exported = export(run, client=client, personal=own_model, data_dir=data_dir)
+    name = "model" if client is None else f"client_{client}{'_model' if own_model else ''}"
+    out = out if out is not None else Path(f"{run.name}-{name}.safetensors")
+    try:
+        save_file(exported.tensors, out)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error}; give another --out") from error
+    say(f"Wrote {', '.join(exported.tensors)} after round {exported.round}: {out}")

@@ -1,0 +1,75 @@
+"""The command that lists what there is: presets, algorithms, the paper's tables and figures, runs."""
+
+from pathlib import Path
+
+import typer
+from rich.table import Table
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.cli.console import out as console
+from fedadmm.cli.console import titled_table
+from fedadmm.cli.options import Out, cost_estimate
+from fedadmm.cli.report import tell_left_out
+from fedadmm.config.plans import preset_descriptions
+from fedadmm.report.gather import list_runs
+from fedadmm.report.methods import methods_of
+from fedadmm.report.runs import RunData
+from fedadmm.studies.paper import PAPER, Size
+
+app = typer.Typer()
+
+
+@app.command()
+def list_command(out: Out = Path("runs")) -> None:
+    """List presets, algorithms, the paper's tables and figures with their cost, and the runs in a folder."""
+    presets = titled_table("Presets: fedadmm run PRESET")
+    presets.add_column("preset", no_wrap=True)
+    presets.add_column("what")
+    for name, description in preset_descriptions().items():
+        presets.add_row(name, description)
+    console.print(presets)
+    console.print(f"algorithms: {', '.join(ALGORITHMS)}")
+    console.print(_paper_table())
+    runs, left_out = list_runs(out)
+    tell_left_out(left_out)
+    if runs:
+        console.print(_runs_table(runs, title=f"Runs in {out}"))
+    else:
+        console.print(f"runs:       none in {out}")
+
+
+def _runs_table(runs: list[RunData], *, title: str) -> Table:
+    table = titled_table(title)
+    for column in ("run", "rounds", "best", "status"):
+        table.add_column(column, overflow="fold")
+    for run in runs:
+        best = methods_of([run])[0].best
+        score = "-" if best is None else f"{run.metric.key} {best.text(run.metric)}"
+        table.add_row(run.path.name, f"{len(run.rounds)}/{run.experiment['rounds']}", score, run.status)
+    return table
+
+
+def _paper_table() -> Table:
+    """Return every table and figure of the paper with its number of runs and its estimated cost."""
+    table = titled_table(
+        "The paper: fedadmm reproduce PRESET [--size small]",
+        caption="Runs and hours on this machine, at the paper's size and with --size small.",
+    )
+    table.add_column("preset", no_wrap=True)
+    for column in ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("what")
+    pace = cost_estimate()
+    sizes: tuple[Size, Size] = ("paper", "small")
+    for preset in PAPER.values():
+        cost = []
+        for size in sizes:
+            runs, seeds = [run.experiment for run in preset.runs(size)], preset.seeds(size)
+            hours = seeds * sum(pace.seconds_from_start(run, rounds=run.rounds) for run in runs) / 3600
+            cost += [str(seeds * len(runs) or "-"), _hours_text(hours) if runs else "-"]
+        table.add_row(preset.name, *cost, preset.title)
+    return table
+
+
+def _hours_text(hours: float) -> str:
+    return "<0.1" if 0 < hours < 0.1 else f"{hours:.1f}"
