@@ -49,10 +49,10 @@ def tables(runs: Runs) -> str:
         rows = [{"method": NAMES[method], **{mode: text(runs[mode, method]) for mode in MODES}} for method in METHODS]
         parts.append(f"{title}:\n\n{markdown(rows)}")
     late = [record for run in runs["asynchronous", "fedavg"] for record in run.rounds]
-    mean = np.mean([record["mean_staleness"] for record in late])
+    mean = np.mean([record.number("mean_staleness") for record in late])
     parts.append(
         f"An asynchronous upload missed {mean:.1f} updates of the server in the mean, and "
-        f"{max(record['max_staleness'] for record in late)} at most.\n"
+        f"{max(record.max_staleness or 0 for record in late)} at most.\n"
     )
     return "\n".join(parts)
 
@@ -100,6 +100,6 @@ def _clients_text(runs: Sequence[RunData]) -> str:
     counts = np.zeros(3)
     for run in runs:
         for record in run.rounds[: int(np.searchsorted(run.total("simulated_seconds"), SECONDS))]:
-            counts += [len(record.get(key, ())) for key in ("clients", "lost", "refused")]
+            counts += [len(record.clients), len(record.lost), len(record.refused)]
     applied, lost, refused = counts / len(runs)
     return f"{applied:.0f}" + (f" ({lost:.0f}, {refused:.0f})" if lost or refused else "")

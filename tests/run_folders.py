@@ -38,7 +38,8 @@ def write_run(
     (folder / "experiment.toml").write_text(
         EXPERIMENT.format(seed=seed, rounds=rounds, target=target, rho=rho, **quoted)
     )
-    costs = {"bytes_up": 1000, "gradient_evaluations": 10, "seconds": 0.5}
+    costs = {"bytes_up": 1000, "bytes_down": 1000, "steps": 1, "gradient_evaluations": 10, "seconds": 0.5}
+    costs |= {"loss": None, "client_loss": None}
     rows = [
         {"round": n, "accuracy": a, "clients": [1], "refused": [], **costs} for n, a in enumerate(accuracies, start=1)
     ]

@@ -65,7 +65,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
         ({"rouns": 3}, "unknown key 'rouns'; the keys are name,"),
         ({"rounds": "many"}, "rounds='many' does not fit"),
         ({"rounds": 0}, "rounds=0 is out of range; use a whole number from 1 on"),
-        ({"target": 90}, "target=90.0 is no accuracy; use a number above 0 and up to 1"),
+        ({"target": 90}, "target=90.0 is out of range for the accuracy; use a number above 0 and up to 1"),
         ({"name": "a/b"}, "name='a/b' cannot name a folder"),
         ({"local": {"batch_size": 0}}, r'in \[local\]: batch_size=0 is no batch; use .* or "full"'),
         ({"local": {"epochs": "5..1"}}, r"in \[local\]: epochs='5..1' is no range"),

@@ -282,5 +282,5 @@ def told_at_the_end(folder: Path, *changes: str) -> tuple[str, Path]:
 
 def test_a_run_tells_its_simulated_time_at_its_end(tmp_path):
     told, folder = told_at_the_end(tmp_path, "clock.speed=1")
-    seconds = sum(record["simulated_seconds"] for record in read_run(folder).rounds)
+    seconds = sum(record.simulated_seconds for record in read_run(folder).rounds)
     assert f", in {seconds:.0f} s of simulated time: {folder}" in told.replace("\n", "")

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 
 from fedadmm.report.methods import methods_in, methods_of
@@ -45,7 +47,7 @@ def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
     assert [row["rounds"] for row in rows] == ["1.0 (1/2)", "2+ (0/2)", "3.0 ± 0.0"]
     # scaffold arrived in round 1 with one seed, and still is not what fedavg is measured by.
     assert [row[SAVING] for row in rows] == ["-", "-", "no other arrived"]
-    assert [row["status"] for row in rows] == ["finished", "1/2 unfinished", "finished"]
+    assert [row["status"] for row in rows] == ["finished", "1/2 stopped", "finished"]
 
 
 def test_each_method_is_held_against_the_best_of_the_others(tmp_path):
@@ -110,7 +112,8 @@ def test_a_curve_goes_on_with_the_seeds_that_are_left_and_its_cost_never_falls(t
 
 def test_a_seed_that_diverged_stays_in_the_mean_with_its_last_score(tmp_path):
     runs = runs_of(tmp_path, [0.5, 0.7, 0.9], [0.5, 0.1])
-    runs[1].rounds[-1].update(refused=runs[1].rounds[-1]["clients"], clients=[])
+    last = runs[1].rounds[-1]
+    runs[1].rounds[-1] = replace(last, refused=last.clients, clients=())
     (method,) = methods_of(runs)
     assert method.status == "1/2 diverged"
     np.testing.assert_allclose(method.curve.mean, [0.5, 0.4, 0.5])

@@ -22,8 +22,8 @@ def test_a_run_that_diverged_is_shown_as_one_that_never_arrived(tmp_path):
     assert (row["rounds"], row["status"], row["final"]) == ("2+", "diverged", "0.100")
 
 
-def test_a_run_that_was_cut_short_is_unfinished(tmp_path):
-    assert read_run(write_run(tmp_path / "a", [0.1])).status == "unfinished"
+def test_a_run_that_was_cut_short_is_stopped(tmp_path):
+    assert read_run(write_run(tmp_path / "a", [0.1])).status == "stopped"
 
 
 def test_totals_add_up_over_rounds(tmp_path):
@@ -40,7 +40,7 @@ def test_folders_that_are_no_runs_are_named(tmp_path):
     with pytest.raises(InputError, match="a cannot be read"):
         read_run(tmp_path / "a")
     (tmp_path / "a" / "rounds.jsonl").write_text('{"round": 1, "accuracy": 0.1}\n')
-    with pytest.raises(InputError, match=r"line 1 of rounds.jsonl lacks one of round, bytes_up"):
+    with pytest.raises(InputError, match=r"line 1 of rounds.jsonl lacks one of round, steps"):
         read_run(tmp_path / "a")
 
 

@@ -1,6 +1,7 @@
 """A run that was never interrupted, for all tests that interrupt one."""
 
 import pytest
+
 from killed_runs import ROUNDS, Result, RunPlace
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from certified_runs import CERTIFIABLE, NUM_CLIENTS, experiment
 
+from certified_runs import CERTIFIABLE, NUM_CLIENTS, experiment
 from fedadmm import Experiment, FedADMM, FedAvg, InputError
 from fedadmm.runs.build import simulation_of
 from fedadmm.runs.certificate import KEYS
@@ -89,10 +89,7 @@ def test_weights_count_in_the_sums() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (
-            {"algorithm": FedAvg()},
-            "FedAvg has no certificate: its clients do not keep w, y and rho; use fedadmm",
-        ),
+        ({"algorithm": FedAvg()}, "FedAvg has no certificate: its clients do not keep w, y and rho; use fedadmm"),
         ({"certificate": {"clients": 6}}, "certificate.clients=6 of 5 clients cannot be drawn"),
         ({"certificate": {"clients": "some"}}, "clients='some' is out of range"),
         ({"certificate": {"every": 0}}, "every=0 is out of range"),
@@ -156,20 +153,10 @@ def test_rounds_that_are_there_without_the_certificate_asked_for_are_told(
 
 @pytest.mark.parametrize(
     ("model", "positive", "kind"),
-    [
-        ("softmax_regression", None, "bound"),
-        ("logistic_regression", (1, 3), "bound"),
-        ("mlp", None, "estimate"),
-    ],
+    [("softmax_regression", None, "bound"), ("logistic_regression", (1, 3), "bound"), ("mlp", None, "estimate")],
 )
 def test_l_is_at_least_the_curvature_at_theta(model: str, positive: Any, kind: str) -> None:
-    data = {
-        "name": "digits",
-        "num_clients": 20,
-        "partition": "iid",
-        "positive": positive,
-        "float_type": "float64",
-    }
+    data = {"name": "digits", "num_clients": 20, "partition": "iid", "positive": positive, "float_type": "float64"}
     chosen = experiment(model={"name": model, "l2": 0.1}, data=data, certificate=None)
     simulation = simulation_of(chosen)
     theta, buffers = simulation.theta, simulation.progress.buffers

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from killed_runs import ended
 from safetensors.torch import load_file
 
 from children import command
 from fedadmm import InputError
 from fedadmm.cli.export import export_command
-from fedadmm.core.invariant import imbalance
-from fedadmm.studies.certify import certify_run
-from fedadmm.runs.check import check_run, findings
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.invariant import imbalance
+from fedadmm.core.store import state_types
+from fedadmm.report.runs import read_run
+from fedadmm.runs.check import check_run, findings
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.runner import run
-from fedadmm.report.runs import read_run
-from fedadmm.core.store import state_types
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.pages import read_layout
+from fedadmm.studies.certify import certify_run
+from killed_runs import ended
 from methods import METHODS, mostly_slow
 from worlds import quadratic_world
 
@@ -74,14 +74,7 @@ def _flip(file: Path, offset: int) -> None:
 def test_a_sound_folder_is_well_and_says_what_it_holds(sound: Path, tmp_path: Path) -> None:
     code, said = _fedadmm("check", sound, log=tmp_path / "log")
     assert code == 0, said
-    for part in (
-        "format 1",
-        "6 of 6",
-        "bytes, float32",
-        f"torch {torch.__version__}",
-        "All is well",
-        "in step",
-    ):
+    for part in ("format 1", "6 of 6", "bytes, float32", f"torch {torch.__version__}", "All is well", "in step"):
         assert part in said
     assert "theta is the mean of the clients' up to" in said
 

@@ -7,13 +7,13 @@ import pytest
 from fedadmm import InputError
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
-from fedadmm.runs.records import best_of, round_of_arrival
-from fedadmm.runs.runner import run
 from fedadmm.report.methods import methods_of
 from fedadmm.report.page import write_page
 from fedadmm.report.runs import read_run
 from fedadmm.report.section import Section
 from fedadmm.report.table import comparison_rows
+from fedadmm.runs.metrics import DISTANCE
+from fedadmm.runs.runner import run
 
 SMALL = {
     "rounds": 40,
@@ -40,15 +40,15 @@ def test_rounds_to_any_distance_are_in_the_record(ended):
     assert distances[-1] < 1e-6 < distances[0] < 1
     for target in (1e-3, 1e-6):
         first = next(line["round"] for line in lines if line["distance"] <= target)
-        assert round_of_arrival(ended.history, target, "distance") == first > 1
-    assert best_of(ended.history, "distance") == min(distances)
+        assert DISTANCE.arrival(ended.history, target) == first > 1
+    assert DISTANCE.best(DISTANCE.scores(ended.history)) == min(distances)
 
 
 def test_compare_and_report_tell_distances(ended, tmp_path):
     data = read_run(ended.folder.path)
     (row,) = comparison_rows([data])
-    assert row["rounds"] == str(round_of_arrival(ended.history, 1e-3, "distance"))
-    assert row["best"] == f"{best_of(ended.history, 'distance'):.1e}"
+    assert row["rounds"] == str(DISTANCE.arrival(ended.history, 1e-3))
+    assert row["best"] == f"{DISTANCE.best(DISTANCE.scores(ended.history)):.1e}"
     assert methods_of([data])[0].metric.title == "distance to the optimum"
     page = write_page([Section("quadratics", [data], "")], tmp_path / "page.html", title="x").read_text()
     assert "until the distance to the optimum reached 0.001" in page
@@ -58,7 +58,7 @@ def test_compare_and_report_tell_distances(ended, tmp_path):
 def test_a_run_stops_at_its_distance(tmp_path, ended):
     stopping = ended.experiment.replace(stop_at_target=True)
     history = run(stopping, out=tmp_path).history
-    assert len(history) == round_of_arrival(ended.history, 1e-3, "distance")
+    assert len(history) == DISTANCE.arrival(ended.history, 1e-3)
 
 
 @pytest.mark.parametrize("model", ["logistic_regression", "softmax_regression", "linear"])
@@ -84,16 +84,16 @@ def test_regressions_on_a_dataset_have_a_distance(tmp_path, model):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"target": 2.0}, "target=2.0 is no distance; use a number above 0 and up to 1, such as 1e-6"),
+        (
+            {"target": 2.0},
+            "target=2.0 is out of range for the distance; use a number above 0 and up to 1, such as 1e-6",
+        ),
         ({"model.l2": -1.0}, "l2=-1.0 is out of range"),
         ({"model": {"name": "mlp"}, "data": DIGITS}, "outputs are not linear in its parameters"),
         ({"data.options.size": 3}, "unknown key 'size'; the keys are dimension"),
         ({"data.positive": [1]}, 'data "quadratic" is taken as it is; leave out positive'),
         ({"data.partition": "iid"}, 'give num_clients, and partition = "natural"'),
-        (
-            {"data": DIGITS | {"options": {"a": 1}}},
-            'data "digits" takes no options',
-        ),
+        ({"data": DIGITS | {"options": {"a": 1}}}, 'data "digits" takes no options'),
         ({"metric": "loss"}, "metric='loss' does not fit"),
     ],
 )

@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from killed_runs import ROUNDS, Result, RunPlace, die_in, ended, wait_for
 
-from fedadmm.core.errors import InputError
-from fedadmm.runs import runner
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
+from fedadmm.core.errors import InputError
+from fedadmm.runs import runner
+from killed_runs import ROUNDS, Result, RunPlace, die_in, ended, wait_for
 
 
 @pytest.mark.slow
@@ -52,16 +52,11 @@ ROUND = [
     ("fedadmm.runs.folder:RunFolder", "append_record", 2, "before"),
     ("fedadmm.runs.folder:RunFolder", "append_record", 2, "after"),
 ]
-END = [
-    ("fedadmm.runs.folder:RunFolder", "write_model", 1, "before"),
-    ("fedadmm.runs.folder:os", "fsync", 1, "after"),
-]
+END = [("fedadmm.runs.folder:RunFolder", "write_model", 1, "before"), ("fedadmm.runs.folder:os", "fsync", 1, "after")]
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_every_step_ends_with_the_same_bytes(
-    place: RunPlace, whole: Result, out: str
-) -> None:
+def test_a_run_killed_at_every_step_ends_with_the_same_bytes(place: RunPlace, whole: Result, out: str) -> None:
     # The steps of a round twice: once they meet what the others left, once what they left themselves.
     for owner, name, call, when in [*BEGINNING, *(step for step in ROUND for _ in range(2)), *END]:
         code = place.run(out, before=die_in(owner, name, call=call, when=when))
@@ -105,9 +100,7 @@ def test_ctrl_c_finishes_the_round_and_says_how_to_resume(place: RunPlace, whole
 
 
 @pytest.mark.slow
-def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(
-    place: RunPlace, whole: Result, out: str
-) -> None:
+def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(place: RunPlace, whole: Result, out: str) -> None:
     process = place.start(out, before=_slow_training)
     wait_for(lambda: place.num_rounds(out) > 0)
     began = time.monotonic()
@@ -123,9 +116,7 @@ def test_ctrl_c_twice_stops_at_once_and_loses_that_round_only(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["serial", "workers"])
-def test_sigterm_stops_at_once_and_says_how_to_resume(
-    place: RunPlace, whole: Result, out: str, engine: str
-) -> None:
+def test_sigterm_stops_at_once_and_says_how_to_resume(place: RunPlace, whole: Result, out: str, engine: str) -> None:
     options = ("--set", f"engine={engine}", "--set", "workers=2")
     process = place.start(out, *options, before=_slow_training)
     wait_for(lambda: place.num_rounds(out) > 0)
@@ -139,9 +130,7 @@ def test_sigterm_stops_at_once_and_says_how_to_resume(
 
 
 def test_a_finished_run_is_not_run_again(place: RunPlace, whole: Result) -> None:
-    times = {
-        file.name: file.stat().st_mtime_ns for file in place.run_folder("whole").iterdir() if file.is_file()
-    }
+    times = {file.name: file.stat().st_mtime_ns for file in place.run_folder("whole").iterdir() if file.is_file()}
     assert place.run("whole") == 0
     assert f"All {ROUNDS} rounds are there already" in place.said
     assert {name: (place.run_folder("whole") / name).stat().st_mtime_ns for name in times} == times
@@ -171,18 +160,14 @@ def test_a_second_process_on_the_same_folder_is_refused(place: RunPlace, whole: 
     assert place.result(out) == whole
 
 
-@pytest.mark.parametrize(
-    ("key", "other"), [("experiment", "ffffffffff"), ("torch", "1.0.0"), ("fedadmm", "0.0.1")]
-)
+@pytest.mark.parametrize(("key", "other"), [("experiment", "ffffffffff"), ("torch", "1.0.0"), ("fedadmm", "0.0.1")])
 def test_a_folder_of_another_experiment_or_version_is_refused_with_the_reason(
     place: RunPlace, whole: Result, key: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = _experiment(place)
     ours = runner.identity_of(experiment)
     monkeypatch.setattr(runner, "identity_of", lambda _: ours | {key: other})
-    with pytest.raises(
-        InputError, match=f"written with {key} {ours[key]}, here it is {other}".replace("+", r"\+")
-    ):
+    with pytest.raises(InputError, match=f"written with {key} {ours[key]}, here it is {other}".replace("+", r"\+")):
         runner.run(experiment, out=place.folder / "whole")
     assert place.result("whole") == whole
 

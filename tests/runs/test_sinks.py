@@ -74,9 +74,7 @@ def test_what_is_none_is_left_out_and_clients_are_counted():
 
 def test_a_name_that_is_no_sink_is_refused():
     assert sinks_from("") == []
-    with pytest.raises(
-        InputError, match="log-to='paper' is unknown; use one or more of tensorboard,wandb,mlflow"
-    ):
+    with pytest.raises(InputError, match="log-to='paper' is unknown; use one or more of tensorboard,wandb,mlflow"):
         sinks_from("paper")
 
 
@@ -131,9 +129,7 @@ def in_mlflow(folder, file="mlflow.db"):
     from contextlib import closing
 
     with closing(sqlite3.connect(folder / file)) as database:
-        assert database.execute("select value from params where key = 'algorithm.name'").fetchall() == [
-            ("fedavg",)
-        ]
+        assert database.execute("select value from params where key = 'algorithm.name'").fetchall() == [("fedavg",)]
         assert database.execute("select name, status from runs").fetchall() == [(folder.name, "FINISHED")]
         rows = database.execute("select key, step, value from metrics order by step").fetchall()
     return {name: [row[1:] for row in rows if row[0] == name] for name in ("accuracy", "bytes_up")}
@@ -162,9 +158,9 @@ def test_real_sinks_hold_every_round_once_and_leave_the_run_alone(tmp_path, monk
         for name, points in found.items():
             assert [step for step, _ in points] == [1, 2, 3, 4, 5], (read.__name__, name)
             expected = [record[name] for record in rounds]
-            assert all(
-                math.isclose(v, e, rel_tol=1e-6) for (_, v), e in zip(points, expected, strict=True)
-            ), read.__name__
+            assert all(math.isclose(v, e, rel_tol=1e-6) for (_, v), e in zip(points, expected, strict=True)), (
+                read.__name__
+            )
     # A run that has ended can be logged too, and somewhere else.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
     done = fedadmm(*command, "--rounds", 5, "--out", "b", "--log-to", "mlflow", cwd=tmp_path)

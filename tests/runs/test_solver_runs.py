@@ -36,9 +36,7 @@ def run_of(data: PartitionedData, *, engine: str = "serial", method: Any = None,
 
 def test_sgd_gd_and_lbfgs_are_mixed_in_one_run_and_workers_have_the_serial_bytes(data) -> None:
     settings = {"tolerance": {"schedule": "power", "start": 0.05, "power": 2}, "epochs": "3..9"}
-    serial, workers = (
-        outcome(run_of(data, engine=engine, **settings), rounds=3) for engine in ("serial", "workers")
-    )
+    serial, workers = (outcome(run_of(data, engine=engine, **settings), rounds=3) for engine in ("serial", "workers"))
     assert identical(serial, workers)
     assert set(EPSILON + STEPS) <= set(serial[2][0])
     last = serial[2][-1]
@@ -48,9 +46,7 @@ def test_sgd_gd_and_lbfgs_are_mixed_in_one_run_and_workers_have_the_serial_bytes
 
 def test_a_mixed_run_on_ray_says_the_same_of_its_clients(data, monkeypatch: pytest.MonkeyPatch) -> None:
     use_ray_here(monkeypatch, num_cpus=2)
-    serial, ray = (
-        outcome(run_of(data, engine=engine, tolerance=0.01), rounds=1)[2] for engine in ("serial", "ray")
-    )
+    serial, ray = (outcome(run_of(data, engine=engine, tolerance=0.01), rounds=1)[2] for engine in ("serial", "ray"))
     keys = [*EPSILON, *STEPS, "gradient_evaluations"]
     assert [serial[0][key] for key in keys] == [ray[0][key] for key in keys]
 
@@ -90,19 +86,11 @@ def test_a_slow_device_does_less(data) -> None:
 
 def visits_of(run: Simulation, round: int) -> list[Any]:
     download = run.algorithm.download(run.progress.server)
-    return list(
-        run._engine.visits(download, buffers=run.progress.buffers, assignments=run.assignments(round))
-    )
+    return list(run._engine.visits(download, buffers=run.progress.buffers, assignments=run.assignments(round)))
 
 
 def test_a_speed_may_be_a_fact_of_the_devices(data) -> None:
-    options = {
-        "model": "softmax_regression",
-        "data": data,
-        "participation": 1.0,
-        "seed": 0,
-        "engine": "serial",
-    }
+    options = {"model": "softmax_regression", "data": data, "participation": 1.0, "seed": 0, "engine": "serial"}
     local = LocalTraining(seconds=3.0, speed="pace")
     run = Simulation(FedAvg(), local=local, devices={"pace": np.arange(1, 10)}, **options)
     assert [a.gradients for a in run.assignments(1)] == [3 * (client + 1) for client in range(9)]
@@ -113,18 +101,14 @@ def test_a_speed_may_be_a_fact_of_the_devices(data) -> None:
 @pytest.mark.parametrize("limits", [{"solver": "gd"}, {"tolerance": 1.0}, {"max_steps": 3}], ids=str)
 def test_a_stack_runs_epochs_of_sgd_and_says_so(data, limits: dict[str, Any]) -> None:
     settings = {"solver": None} | limits
-    with pytest.raises(
-        InputError, match=f"a stack runs epochs of SGD, and local has {next(iter(limits))}; use eng"
-    ):
+    with pytest.raises(InputError, match=f"a stack runs epochs of SGD, and local has {next(iter(limits))}; use eng"):
         run_of(data, engine="stacked", **settings)
     assert run_of(data, engine="auto", **settings).engine.name == "workers"
     assert run_of(data, engine="auto", solver=None).engine.name == "stacked"
 
 
 def test_scaffold_takes_the_steps_that_were_taken_and_refuses_what_are_no_steps(data) -> None:
-    with pytest.raises(
-        InputError, match="Scaffold needs plain SGD, and local has solver='lbfgs'; use \"sgd\" or"
-    ):
+    with pytest.raises(InputError, match="Scaffold needs plain SGD, and local has solver='lbfgs'; use \"sgd\" or"):
         run_of(data, method=Scaffold())
     record = run_of(data, method=Scaffold(), solver=["sgd", "gd", "gd"] * 3, tolerance=1e6).advance()
     assert record.metrics["steps_min"] == 0  # accurate enough at the start

@@ -8,9 +8,9 @@ import pytest
 
 from fedadmm.algorithms import FedAvg, FedProx
 from fedadmm.config.experiment import Experiment
-from fedadmm.studies.paper import PAPER
 from fedadmm.runs.records import Record
 from fedadmm.runs.tuning import grid, rungs, search, with_values
+from fedadmm.studies.paper import PAPER
 
 
 def record(round: int, accuracy: float | None) -> Record:
@@ -98,6 +98,4 @@ def test_a_row_that_is_named_after_its_rho_keeps_it():
     for cell in cells:
         values = grid(cell.tuned_as)
         assert [set(candidate) for candidate in values] == [{"learning_rate"}] * 4
-        assert (
-            cell.experiment.label == f"fedprox_rho{with_values(cell.experiment, values[0]).algorithm.rho:g}"
-        )
+        assert cell.experiment.label == f"fedprox_rho{with_values(cell.experiment, values[0]).algorithm.rho:g}"

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from fedadmm import FedADMM, InputError, LocalTraining, federate, make_dataset, simulate
+from fedadmm.config.plans import load_plan
 from fedadmm.data.generated import GeneratedData
 from fedadmm.runs.build import simulation_of
-from fedadmm.config.plans import load_plan
 from fedadmm.runs.runner import run
 from fedadmm.training.task import LearningTask
 from play import identical
@@ -98,9 +98,7 @@ def one_too_large(tokens: torch.Tensor) -> torch.Tensor:
     return torch.cat([tokens.flatten()[:-1], tokens.new_tensor([12])]).view_as(tokens)
 
 
-NONE_TAKEN = (
-    r"the inputs are whole numbers \(int64\), and the model takes none: give them as floats, inputs.float\(\)"
-)
+NONE_TAKEN = r"the inputs are whole numbers \(int64\), and the model takes none: give them as floats, inputs.float\(\)"
 WHOLE_TAKEN = r"inputs are float32, and the model takes whole numbers: give them as such, inputs.long\(\)"
 
 
@@ -111,19 +109,12 @@ WHOLE_TAKEN = r"inputs are float32, and the model takes whole numbers: give them
         (Bag, torch.Tensor.float, None, f"the {WHOLE_TAKEN}"),
         (Bag, torch.Tensor.byte, None, f"the {WHOLE_TAKEN}"),
         (Bag, None, torch.Tensor.float, f"the test {WHOLE_TAKEN}"),
-        (
-            Bag,
-            one_too_large,
-            None,
-            "the model does not take inputs from 0 to 12: .*; number them from 0, and give",
-        ),
+        (Bag, one_too_large, None, "the model does not take inputs from 0 to 12: .*; number them from 0, and give"),
         (Bag, lambda tokens: tokens - 1, None, "the model does not take inputs from -1 to 10: "),
         (lambda: nn.Linear(4, 2), torch.Tensor.float, None, "does not take inputs of shape .2, 5.: mat1"),
     ],
 )
-def test_inputs_of_the_wrong_kind_are_a_sentence(
-    model: Any, cast: Any, cast_test: Any, sentence: str
-) -> None:
+def test_inputs_of_the_wrong_kind_are_a_sentence(model: Any, cast: Any, cast_test: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         result_of(made(model), dealt(cast or (lambda tokens: tokens), cast_test=cast_test))
 
@@ -144,9 +135,9 @@ def test_a_number_too_large_for_the_embedding_is_found_in_data_made_client_by_cl
 def test_an_embedding_that_cannot_be_stacked_is_refused_and_auto_picks_workers(options: Any) -> None:
     with pytest.raises(InputError, match=r'embedding with max_norm or sparse .* use engine = "workers"'):
         result_of(made(lambda: Bag(**options)), dealt(), engine="stacked")
-    assert str(
-        result_of(made(lambda: Bag(**options)), dealt(), engine="auto", rounds=0).simulation.engine
-    ).startswith("workers")
+    assert str(result_of(made(lambda: Bag(**options)), dealt(), engine="auto", rounds=0).simulation.engine).startswith(
+        "workers"
+    )
 
 
 def test_trying_a_model_leaves_its_weights_as_they_are() -> None:
@@ -190,19 +181,13 @@ def test_optimum_and_curvature_of_tokens_are_those_of_their_counts() -> None:
     ours, theirs = (task.landscape(3, buffers=task.buffers()) for task in (on_tokens, on_counts))
     for name, here, there in (
         ("gradient", ours.value_and_gradient(w)[1], theirs.value_and_gradient(turned(w))[1]),
-        (
-            "curvature",
-            ours.hessian_product(w, direction),
-            theirs.hessian_product(turned(w), turned(direction)),
-        ),
+        ("curvature", ours.hessian_product(w, direction), theirs.hessian_product(turned(w), turned(direction))),
     ):
         assert torch.allclose(turned(here), there, atol=1e-5), name
 
 
 def test_sparse_gradients_are_those_of_a_dense_embedding() -> None:
-    tasks = [
-        learning_task(made(lambda sparse=sparse: Bag(sparse=sparse)), dealt()) for sparse in (False, True)
-    ]
+    tasks = [learning_task(made(lambda sparse=sparse: Bag(sparse=sparse)), dealt()) for sparse in (False, True)]
     dense, sparse = (task.landscape(0, buffers=task.buffers()) for task in tasks)
     w = torch.linspace(-1, 1, tasks[0].num_parameters)
     assert torch.allclose(dense.value_and_gradient(w)[1], sparse.value_and_gradient(w)[1])

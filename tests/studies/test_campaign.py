@@ -57,7 +57,7 @@ def runner(places: Places) -> Callable[[Experiment, Callable[[Record], bool]], b
     """Return what runs an experiment for real."""
 
     def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
-        return run_experiment(experiment, out=places.runs, on_round=proceed).status != "interrupted"
+        return run_experiment(experiment, out=places.runs, on_round=proceed).status != "stopped"
 
     return run
 

@@ -23,6 +23,8 @@ from fedadmm.cli.options import (
 from fedadmm.cli.progress import run_with_progress, tell_end
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.runs import RunData, read_run
+from fedadmm.runs.metrics import metric_named
+from fedadmm.runs.status import EXIT_CODES
 
 app = typer.Typer()
 
@@ -49,9 +51,9 @@ def compare_command(
     runs = []
     for experiment in experiments:
         ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
-        if ended.status == "interrupted":
+        if ended.status == "stopped":
             tell_end(ended)
-            raise typer.Exit(130)
+            raise typer.Exit(EXIT_CODES[ended.status])
         runs.append(read_run(ended.folder.path).first(experiment.rounds))
     remark = plan_named(plan).remark.strip() if algorithms is None else ""
     _show_comparison(experiments[0], runs, remark=remark, out=out)
@@ -70,7 +72,7 @@ def _show_comparison(first: Experiment, runs: Sequence[RunData], *, remark: str,
     heading = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds"
     title = heading
     if first.target is not None:
-        title += f"; rounds and upload to reach {first.metric or 'accuracy'} {first.target:g}"
+        title += f"; rounds and upload to reach {metric_named(first.metric).name} {first.target:g}"
     console.print(comparison_table(runs, title=title))
     if remark:
         console.print(remark, highlight=False)

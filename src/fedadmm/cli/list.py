@@ -44,7 +44,7 @@ def _runs_table(runs: list[RunData], *, title: str) -> Table:
         table.add_column(column, overflow="fold")
     for run in runs:
         best = methods_of([run])[0].best
-        score = "-" if best is None else f"{run.metric.key} {best.text(run.metric)}"
+        score = "-" if best is None else f"{run.metric.name} {best.text(run.metric)}"
         table.add_row(run.path.name, f"{len(run.rounds)}/{run.experiment['rounds']}", score, run.status)
     return table
 

@@ -15,7 +15,8 @@ from fedadmm.cli.console import err, say
 from fedadmm.cli.interruption import Interruption
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
-from fedadmm.runs.records import Record, best_of, score_of, score_text
+from fedadmm.runs.metrics import metric_named
+from fedadmm.runs.records import Record
 
 if TYPE_CHECKING:
     from fedadmm.runs.runner import Run
@@ -40,8 +41,8 @@ def run_with_progress(
     """
     from fedadmm.runs.runner import run  # imports torch
 
-    metric = experiment.metric
-    target = "" if experiment.target is None else f" of {experiment.target:{'.0e' if metric == 'distance' else '.3f'}}"
+    metric = metric_named(experiment.metric)
+    target = "" if experiment.target is None else f" of {experiment.target:g}"
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -60,8 +61,9 @@ def run_with_progress(
             progress.update(task, completed=min(rounds_before, experiment.rounds))
 
         def on_round(record: Record) -> bool:
-            score = score_text(score_of(record, metric), metric)
-            progress.update(task, completed=record.round, score=score and f"{score}{target}")
+            score = metric.of(record)
+            text = "" if score is None else f"{metric.named_text(score)}{target}"
+            progress.update(task, completed=record.round, score=text)
             for client in record.refused if tell_refused else ():
                 progress.console.print(
                     f"[yellow]{label}: round {record.round} refused client {client}: its update is not finite"
@@ -101,8 +103,9 @@ def tell_end(ended: Run) -> None:
 
 def _sentence(ended: Run) -> str:
     experiment, done, folder = ended.experiment, len(ended.history), ended.folder.path
-    best = score_text(best_of(ended.history, experiment.metric), experiment.metric)
-    reached = best and f", best {best}"
+    metric = metric_named(experiment.metric)
+    best = metric.best(metric.scores(ended.history))
+    reached = "" if best is None else f", best {metric.named_text(best)}"
     times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]
     reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
     if ended.status == "diverged":
@@ -110,7 +113,7 @@ def _sentence(ended: Run) -> str:
             f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "
             f"({experiment.local.learning_rate}) or the server's step. {folder}"
         )
-    if ended.status == "interrupted":
+    if ended.status == "stopped":
         return (
             f"Stopped after {done} of {experiment.rounds} rounds{reached}; the same command goes on from there. "
             f"{folder}"

@@ -177,7 +177,7 @@ def _run_missing(
         except OutOfTimeError:
             return False
         pace.learn(experiment, ended.history)
-        return ended.status != "interrupted"
+        return ended.status != "stopped"
 
     finished = list(play(jobs, places=places, pace=pace, budget=budget, run=run))
     done = sum(job.is_published for job in jobs) + len(finished)

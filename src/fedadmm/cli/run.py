@@ -8,6 +8,7 @@ import typer
 from fedadmm.cli.interruption import Interruption
 from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed, experiment_of
 from fedadmm.cli.progress import run_with_progress, tell_end
+from fedadmm.runs.status import EXIT_CODES
 
 app = typer.Typer()
 
@@ -33,5 +34,4 @@ def run_command(
     sinks, interruption = sinks_from(log_to), Interruption()
     ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
     tell_end(ended)
-    if ended.status != "finished":
-        raise typer.Exit(1 if ended.status == "diverged" else 130)
+    raise typer.Exit(EXIT_CODES[ended.status])

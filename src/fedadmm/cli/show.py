@@ -16,15 +16,15 @@ def show_command(run: RunArgument) -> None:
     shown = read_run(run)
     say((run / "experiment.toml").read_text())
     table = titled_table("Rounds")
-    columns = ["round", shown.metric.key, "loss", "client_loss", "steps", "bytes_up", "seconds"]
+    columns = ["round", shown.metric.name, "loss", "client_loss", "steps", "bytes_up", "seconds"]
     columns += ["simulated_seconds"] if shown.has_clock else []
     for column in columns:
         table.add_column(column, justify="right")
     step = max(1, len(shown.rounds) // 15)
     for record in shown.rounds[::-1][::step][::-1]:
-        table.add_row(*("-" if record.get(c) is None else f"{record[c]:.4g}" for c in columns))
+        table.add_row(*("-" if (value := record.value(c)) is None else f"{value:.4g}" for c in columns))
     out.print(table)
     if shown.rounds:
         until = "" if shown.target is None else " to the target"
-        title = f"Outcome: rounds and upload{until}, final and best {shown.metric.key}"
+        title = f"Outcome: rounds and upload{until}, final and best {shown.metric.name}"
         out.print(comparison_table([shown], title=title))

@@ -97,7 +97,7 @@ def tune_command(
                 values=_values_text(_values_in(experiment)),
                 proceed=lambda record: time_left.has_time_for(record.seconds),
             )
-            if ended.status != "interrupted":
+            if ended.status != "stopped":
                 return ended.history, ended.status == "diverged"
         reason, code = ("Stopped", 130) if interruption.asked else ("The time is up", 0)
         say(f"{reason}; the same command goes on from here")

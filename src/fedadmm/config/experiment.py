@@ -20,7 +20,7 @@ from fedadmm.network.clock import Clock
 from fedadmm.network.faults import Faults
 from fedadmm.runs.certificate import CertificateSettings
 from fedadmm.runs.clients import Weighting
-from fedadmm.runs.records import MetricName
+from fedadmm.runs.metrics import MetricName, metric_named
 from fedadmm.training.local import LocalTraining
 
 
@@ -108,8 +108,11 @@ class Experiment(Settings):
     @classmethod
     def _check_target(cls, value: float | None, info: Any) -> float | None:
         if value is not None and not 0 < value <= 1:
-            metric, such = ("distance", "1e-6") if info.data.get("metric") == "distance" else ("accuracy", "0.9")
-            raise InputError(f"target={value} is no {metric}; use a number above 0 and up to 1, such as {such}")
+            metric = metric_named(info.data.get("metric"))
+            raise InputError(
+                f"target={value} is out of range for the {metric.name}; use a number above 0 and up to 1, such as "
+                f"{metric.example}"
+            )
         return value
 
     @field_validator("name", "label")

@@ -91,7 +91,7 @@ def _panels(
 
 def _label_scores(panel: Axes, methods: Sequence[Method]) -> None:
     panel.set_ylabel(methods[0].metric.title)
-    if methods[0].metric.low:
+    if methods[0].metric.log_scale:
         panel.set_yscale("log")
 
 

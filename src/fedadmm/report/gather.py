@@ -86,7 +86,7 @@ def _setting(run: RunData) -> dict[str, Any]:
     for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
         if data.get("partition") != partition:
             data.pop(key, None)
-    return flat({"data": data, "target": run.target} | ({"metric": run.metric.key} if run.metric.low else {}))
+    return flat({"data": data, "target": run.target, "metric": run.metric.name})
 
 
 def _run_folders(path: Path) -> Iterator[Path]:

@@ -48,8 +48,7 @@ class Curve(NamedTuple):
         """Return the mean less and plus its spread, as far as scores go; None for a single seed."""
         if self.spread is None:
             return None
-        highest = np.inf if metric.low else 1
-        return np.maximum(self.mean - self.spread, 0), np.minimum(self.mean + self.spread, highest)
+        return np.maximum(self.mean - self.spread, 0), np.minimum(self.mean + self.spread, metric.highest)
 
 
 @dataclass(frozen=True)
@@ -97,12 +96,12 @@ class Method:
     @cached_property
     def final(self) -> Estimate | None:
         """The last score."""
-        return estimate([known[-1] for run in self.runs if len(known := run.known_scores)])
+        return estimate([known[-1] for run in self.runs if (known := run.known_scores)])
 
     @cached_property
     def best(self) -> Estimate | None:
         """The best score of each seed."""
-        return estimate([self.metric.best(known) for run in self.runs if len(known := run.known_scores)])
+        return estimate([best for run in self.runs if (best := self.metric.best(run.known_scores)) is not None])
 
     @property
     def status(self) -> str:

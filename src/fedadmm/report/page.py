@@ -1,6 +1,7 @@
 """The report as one HTML file that needs nothing else: no server, no network, no file beside it."""
 
 import json
+import math
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
@@ -115,7 +116,7 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
     if (longest := much_longer(methods)) is not None:
         notes.append(f"{longest.name} goes on beyond the chart: a double click shows all of it.")
     notes.append("Seconds are as measured, beside whatever else the machine did.")
-    if any(record["refused"] for method in methods for run in method.runs for record in run.rounds):
+    if any(record.refused for method in methods for run in method.runs for record in run.rounds):
         notes.append(
             "Refused: updates that were not finite, which leave no trace; where a whole round is refused, the run ends "
             "as diverged."
@@ -131,9 +132,18 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
 def _data(methods: Sequence[Method]) -> dict[str, Any]:
     return {
         "target": methods[0].runs[0].target if methods else None,
-        "metric": methods[0].metric._asdict() if methods else None,
+        "metric": _metric(methods[0].metric) if methods else None,
         "curves": [_curve(method) for method in methods],
         "longest": methods.index(longest) if (longest := much_longer(methods)) is not None else None,
+    }
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "title": metric.title,
+        "log_scale": metric.log_scale,
+        "highest": metric.highest if math.isfinite(metric.highest) else None,
     }
 
 
@@ -157,7 +167,7 @@ def _curve(method: Method) -> dict[str, Any]:
 
 
 def _seen(scores: Array, metric: Metric) -> list[float]:
-    return [float(f"{score:.3e}") if metric.low else round(float(score), 4) for score in scores]
+    return [float(f"{score:{metric.digits_drawn}}") for score in scores]
 
 
 def _rounded(values: Array) -> list[float]:
@@ -185,7 +195,7 @@ def _breakable(name: str) -> str:
 
 
 def _heading(key: str, metric: Metric) -> str:
-    known = {key: f"{key} to target" for key in ("rounds", "upload", TIME)} | {"final": f"final {metric.key}"}
+    known = {key: f"{key} to target" for key in ("rounds", "upload", TIME)} | {"final": f"final {metric.name}"}
     return known.get(key, key)
 
 

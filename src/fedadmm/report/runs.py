@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
 from fedadmm.runs.lines import read_lines
-from fedadmm.runs.metrics import ACCURACY, DISTANCE, Metric
+from fedadmm.runs.metrics import METRICS, Metric, metric_named
+from fedadmm.runs.records import CLIENT_KEYS, Record
 from fedadmm.runs.run_folders import no_run_folder
+from fedadmm.runs.status import Goal, Status
 
-COUNTED = ("round", "bytes_up", "gradient_evaluations", "seconds")  # what a report adds up
+COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
+SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
 
 
 @dataclass(frozen=True)
@@ -22,17 +25,23 @@ class RunData:
     """A run as its folder tells it."""
 
     path: Path
-    experiment: dict[str, Any]
-    rounds: list[dict[str, Any]]
+    experiment: dict[str, Any]  # as in experiment.toml, which may be of another version
+    rounds: list[Record]
 
     def first(self, rounds: int) -> "RunData":
-        """Return the run as it was after so many rounds."""
+        """Return the run as it was after this many rounds."""
         return replace(self, experiment={**self.experiment, "rounds": rounds}, rounds=self.rounds[:rounds])
 
     @property
     def label(self) -> str:
         """What the run is called in tables and figures."""
         return str(self.experiment.get("label") or self.experiment["algorithm"]["name"])
+
+    @property
+    def goal(self) -> Goal:
+        """How far the run goes, and what it is judged by."""
+        stop = bool(self.experiment.get("stop_at_target"))
+        return Goal(self.experiment["rounds"], self.metric, self.target, stop)
 
     @property
     def target(self) -> float | None:
@@ -42,41 +51,31 @@ class RunData:
     @property
     def metric(self) -> Metric:
         """What the run is judged by."""
-        return DISTANCE if self.experiment.get("metric") == "distance" else ACCURACY
+        return metric_named(self.experiment.get("metric"))
 
     @property
-    def status(self) -> str:
-        """\"finished\", \"unfinished\", \"diverged\" (every client of the last round was refused) or \"collapsed\"
-        (ten rounds or more, and it ended worse than after its first).
-        """
-        if self.rounds and self.rounds[-1]["refused"] and not self.rounds[-1]["clients"]:
-            return "diverged"
-        arrived = self.experiment.get("stop_at_target") and self.arrival is not None
-        if not arrived and len(self.rounds) < self.experiment["rounds"]:
-            return "unfinished"
-        known = self.known_scores
-        collapsed = len(known) >= 10 and not self.metric.reached(known[-1], target=known[0])
-        return "collapsed" if collapsed else "finished"
+    def status(self) -> Status:
+        """What became of the run."""
+        return self.goal.status(self.rounds)
 
     @cached_property
     def scores(self) -> npt.NDArray[np.float64]:
         """The test accuracy, or the distance to the optimum, after each round; NaN where there is none."""
-        found = [r.get(self.metric.key) for r in self.rounds]
-        return np.array([np.nan if score is None else score for score in found], dtype=np.float64)
+        return self.steps(self.metric.name)
 
     @property
-    def known_scores(self) -> npt.NDArray[np.float64]:
+    def known_scores(self) -> list[float]:
         """The scores of the rounds that have one."""
-        return self.scores[~np.isnan(self.scores)]
+        return self.metric.scores(self.rounds)
 
     def steps(self, key: str) -> npt.NDArray[np.float64]:
-        """Return a quantity such as bytes_up, of each round."""
-        return np.array([r[key] for r in self.rounds], dtype=np.float64)
+        """Return a quantity such as bytes_up, of each round; NaN where there is none."""
+        return np.array([record.number(key) for record in self.rounds], dtype=np.float64)
 
     @property
     def has_clock(self) -> bool:
         """Whether the rounds lasted some simulated time."""
-        return bool(self.rounds) and all("simulated_seconds" in record for record in self.rounds)
+        return bool(self.rounds) and all(record.simulated_seconds is not None for record in self.rounds)
 
     def total(self, key: str) -> npt.NDArray[np.float64]:
         """Return a quantity such as bytes_up, added up to each round."""
@@ -85,10 +84,7 @@ class RunData:
     @property
     def arrival(self) -> int | None:
         """The first round that reached the target, None if none did."""
-        if self.target is None or not self.rounds:
-            return None
-        reached = np.flatnonzero(self.metric.reached(self.scores, self.target))
-        return int(self.rounds[reached[0]]["round"]) if len(reached) else None
+        return self.goal.arrival(self.rounds)
 
 
 def read_run(path: Path) -> RunData:
@@ -102,7 +98,7 @@ def read_run(path: Path) -> RunData:
         raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
     if (problem := _problem(experiment, rounds)) is not None:
         raise InputError(f"{path} cannot be read: {problem}; run the experiment again")
-    return RunData(path, experiment, rounds)
+    return RunData(path, experiment, [Record.from_json(table) for table in rounds])
 
 
 def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
@@ -111,17 +107,20 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
     if not isinstance(algorithm, dict) or not isinstance(algorithm.get("name"), str):
         return "experiment.toml names no algorithm"
     if not _is_number(experiment.get("rounds")) or not _is_number(experiment.get("target", 0)):
-        return "rounds or target is no number in experiment.toml"
+        return "rounds or target is not a number in experiment.toml"
+    if experiment.get("metric") not in (None, *METRICS):
+        return f"metric={experiment['metric']!r} in experiment.toml is not one of {', '.join(METRICS)}"
     for number, record in enumerate(rounds, start=1):
+        where = f"line {number} of rounds.jsonl"
         if not isinstance(record, dict) or not all(_is_number(record.get(key)) for key in COUNTED):
-            return f"line {number} of rounds.jsonl lacks one of {', '.join(COUNTED)}"
-        for key in (ACCURACY.key, DISTANCE.key):
-            if not (record.get(key) is None or _is_number(record[key])):
-                return f"line {number} of rounds.jsonl has {key}={record[key]!r}"
-        if not _is_number(record.get("simulated_seconds", 0)):
-            return f"line {number} of rounds.jsonl has simulated_seconds={record['simulated_seconds']!r}"
+            return f"{where} lacks one of {', '.join(COUNTED)}"
         if not all(isinstance(record.get(key), list) for key in ("clients", "refused")):
-            return f"line {number} of rounds.jsonl lacks clients or refused"
+            return f"{where} lacks clients or refused"
+        if not record.keys() >= set(SCORES):
+            return f"{where} lacks one of {', '.join(SCORES)}"
+        for key in record.keys() - CLIENT_KEYS:
+            if not (record[key] is None or _is_number(record[key])):
+                return f"{where} has {key}={record[key]!r}"
     return None
 
 

@@ -135,7 +135,7 @@ def _row(method: Method) -> dict[str, str]:
         "final": "-" if method.final is None else method.final.text(method.metric),
         "best": "-" if method.best is None else method.best.text(method.metric),
         "seeds": str(len(method.runs)),
-        "refused": str(sum(len(r["refused"]) for run in method.runs for r in run.rounds)),
+        "refused": str(sum(len(r.refused) for run in method.runs for r in run.rounds)),
         "status": method.status,
     }
 
@@ -166,7 +166,7 @@ def _index(run: RunData) -> int:
     """Return where the rounds that count end: at the arrival, or with the run where there is no target."""
     if run.target is None:
         return len(run.rounds) - 1
-    return next(number for number, record in enumerate(run.rounds) if record["round"] == run.arrival)
+    return next(number for number, record in enumerate(run.rounds) if record.round == run.arrival)
 
 
 def _against(method: Method, other: Method | None) -> str:

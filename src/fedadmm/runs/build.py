@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from fedadmm.config.experiment import DataSettings, Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import import_named
 from fedadmm.core.participation import ParticipationRule
@@ -14,17 +15,12 @@ from fedadmm.core.seeds import torch_seed
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
 from fedadmm.data.quadratic import quadratic
-from fedadmm.data.transforms import in_float_type, two_classes
-from fedadmm.data.transforms import hold_out
-from fedadmm.config.experiment import DataSettings, Experiment
+from fedadmm.data.transforms import hold_out, in_float_type, two_classes
 from fedadmm.runs.simulation import OpenStore, Simulation
 from fedadmm.training.evaluation import Loss, least_squares
 from fedadmm.training.models import build
 
-MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {
-    "synthetic": synthetic,
-    "quadratic": quadratic,
-}
+MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
 
 
 def simulation_of(

@@ -75,7 +75,9 @@ class Certifier:
         self._num_clients = task.data.num_clients
         self._weight, self._registered = weight, registered
 
-    def numbers(self, *, before: ServerCheckpoint, after: ServerCheckpoint, history: Sequence[Record]) -> dict[str, float]:
+    def numbers(
+        self, *, before: ServerCheckpoint, after: ServerCheckpoint, history: Sequence[Record]
+    ) -> dict[str, float]:
         """Return what there is to record of a round, NaN for each number in a round that is not due."""
         if before.round % self._settings.every:
             return dict.fromkeys(KEYS, math.nan)
@@ -149,9 +151,7 @@ def check_certifiable(
             "leave out [certificate]"
         )
     if settings.clients != "all" and settings.clients > num_clients:
-        raise InputError(
-            f'certificate.clients={settings.clients} of {num_clients} clients cannot be drawn; use "all"'
-        )
+        raise InputError(f'certificate.clients={settings.clients} of {num_clients} clients cannot be drawn; use "all"')
 
 
 def warn_of_old_rounds(
@@ -166,10 +166,7 @@ def warn_of_old_rounds(
         what = f"the rounds that are there already have certificates of other settings ({before})"
     else:
         return
-    logger.warning(
-        "%s, and stay as they are: to certify every round as asked, give another --out",
-        what,
-    )
+    logger.warning("%s, and stay as they are: to certify every round as asked, give another --out", what)
 
 
 def warn_of_rise(

@@ -14,15 +14,15 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fedadmm.core.invariant import imbalance
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
+from fedadmm.core.invariant import imbalance
 from fedadmm.core.round import ServerCheckpoint
+from fedadmm.core.store import state_types
 from fedadmm.runs.build import data_of
 from fedadmm.runs.clients import client_weights
-from fedadmm.config.experiment import Experiment
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
-from fedadmm.core.store import state_types
 from fedadmm.state.disk import DiskStore
 
 
@@ -96,11 +96,7 @@ def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> 
 
 
 def _index(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]:
-    last = {
-        client: record["round"]
-        for record in records
-        for client in (*record["clients"], *record.get("silent", ()))
-    }
+    last = {client: record["round"] for record in records for client in (*record["clients"], *record.get("silent", ()))}
     for client in sorted(last.keys() | set(store)):
         if last.get(client) != store.round_of(client):
             yield _problem(

@@ -15,12 +15,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
-from fedadmm.core.errors import InputError
-from fedadmm.runs.lines import read_lines
-from fedadmm.runs.run_folders import no_run_folder
-from fedadmm.engine import Choice
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.errors import InputError
+from fedadmm.engine import Choice
+from fedadmm.runs.lines import read_lines
 from fedadmm.runs.records import Record
+from fedadmm.runs.run_folders import no_run_folder
 
 PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
 

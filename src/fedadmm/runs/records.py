@@ -1,17 +1,19 @@
 """What is written down of each round."""
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from __future__ import annotations
 
-from fedadmm.core.round import RoundSummary
-from fedadmm.network.timing import NO_CLOCK, Took
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedadmm.core.round import RoundSummary
+    from fedadmm.network.timing import Took
 
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
-NOTHING: dict[str, Any] = {"lost": (), "silent": (), **NO_CLOCK._asdict()}
-
-MetricName = Literal["accuracy", "distance"]  # what a run is judged by: high, or low
+CLOCK_KEYS = ("simulated_seconds", "mean_staleness", "max_staleness")
+NOTHING: dict[str, Any] = {"lost": (), "silent": (), **dict.fromkeys(CLOCK_KEYS)}
+CLIENT_KEYS = ("clients", "refused", "lost", "silent")  # that list clients
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,8 @@ class Record:
     bytes_down: int
     seconds: float
     lost: tuple[int, ...] = ()  # who was asked, and whose answer did not come in time
-    metrics: dict[str, float | None] = field(
-        default_factory=dict
-    )  # the user's own, and what the clients achieved
+    # The user's own, the distance to the optimum, a certificate, and what the clients achieved.
+    metrics: dict[str, float | None] = field(default_factory=dict)
     silent: tuple[int, ...] = ()  # who computed, and sent nothing that arrived
     simulated_seconds: float | None = None  # that the round lasted, where there is a [clock]
     mean_staleness: float | None = None  # updates that its uploads missed, where the server is asynchronous
@@ -47,87 +48,56 @@ class Record:
                 del table[key]
         return table | metrics
 
+    def value(self, key: str) -> float | None:
+        """Return a number of the round by its key in rounds.jsonl, None where the round has none."""
+        found: float | None = vars(self)[key] if key in NUMBER_KEYS else self.metrics.get(key)
+        return found
+
     def number(self, key: str) -> float:
-        """Return a metric, NaN where the round has none."""
-        value = self.metrics.get(key)
+        """Return a number of the round by its key, NaN where the round has none."""
+        value = self.value(key)
         return math.nan if value is None else value
 
     @classmethod
-    def from_json(cls, table: dict[str, Any]) -> "Record":
+    def from_json(cls, table: dict[str, Any]) -> Record:
         """Return the record that `to_json` made a table of."""
         table = {**NOTHING, **table}
         own = {key: table[key] for key in cls.__dataclass_fields__ if key != "metrics"}
-        own |= {key: tuple(own[key]) for key in ("clients", "refused", "lost", "silent")}
+        own |= {key: tuple(own[key]) for key in CLIENT_KEYS}
         return cls(**own, metrics={key: table[key] for key in table if key not in own})
 
     @classmethod
     def of(
         cls,
         round: int,
-        tally: RoundSummary,
+        summary: RoundSummary,
         scores: dict[str, float],
         *,
         seconds: float,
         lost: tuple[int, ...] = (),
-        took: Took = NO_CLOCK,
-    ) -> "Record":
+        took: Took | None = None,
+    ) -> Record:
         """Return the record of a round from what happened and what the evaluation gave."""
-        values = scores | tally.achieved
+        values = scores | summary.achieved
         numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        client_loss = tally.client_loss
+        client_loss = summary.client_loss
         return cls(
             round=round,
             accuracy=numbers.pop("accuracy", None),
             loss=numbers.pop("loss", None),
             client_loss=client_loss if client_loss is not None and math.isfinite(client_loss) else None,
-            clients=tally.clients,
-            refused=tally.refused,
-            steps=tally.steps,
-            gradient_evaluations=tally.gradient_evaluations,
-            bytes_up=tally.bytes_up,
-            bytes_down=tally.bytes_down,
+            clients=summary.clients,
+            refused=summary.refused,
+            steps=summary.steps,
+            gradient_evaluations=summary.gradient_evaluations,
+            bytes_up=summary.bytes_up,
+            bytes_down=summary.bytes_down,
             seconds=seconds,
             lost=lost,
-            silent=tally.silent,
-            **took._asdict(),
+            silent=summary.silent,
+            **({} if took is None else took._asdict()),
             metrics=numbers,
         )
 
 
-def score_of(record: Record, metric: MetricName | None = None) -> float | None:
-    """Return what a round is judged by: the test accuracy, or the distance to the optimum."""
-    return record.metrics.get("distance") if metric == "distance" else record.accuracy
-
-
-def best_of(records: Sequence[Record], metric: MetricName | None = None) -> float | None:
-    """Return the best score of some rounds, None if they have none."""
-    scores = [score for record in records if (score := score_of(record, metric)) is not None]
-    return (min if metric == "distance" else max)(scores, default=None)
-
-
-def score_text(score: float | None, metric: MetricName | None = None) -> str:
-    """Return a score with its name, such as accuracy 0.912 or distance 3.1e-05; nothing if there is none."""
-    if score is None:
-        return ""
-    return f"distance {score:.1e}" if metric == "distance" else f"accuracy {score:.3f}"
-
-
-def round_of_arrival(
-    records: Sequence[Record], target: float | None, metric: MetricName | None = None
-) -> int | None:
-    """Return the first round whose score reached the target, None if none did."""
-    if target is None:
-        return None
-    for record in records:
-        score = score_of(record, metric)
-        if score is not None and (score <= target if metric == "distance" else score >= target):
-            return record.round
-    return None
-
-
-def has_diverged(records: Sequence[Record]) -> bool:
-    """Return whether the last round refused every client."""
-    if not records:
-        return False
-    last = records[-1]
-    return bool(last.refused) and not last.clients and not last.silent
+NUMBER_KEYS = {key for key in Record.__dataclass_fields__ if key not in (*CLIENT_KEYS, "metrics")}

@@ -5,24 +5,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
 
 import torch
 
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.store import StateTypes, Store
+from fedadmm.network.traces import digests_of
 from fedadmm.runs.build import simulation_of
 from fedadmm.runs.certificate import CertificateSettings, warn_of_old_rounds
-from fedadmm.config.experiment import Experiment
 from fedadmm.runs.folder import RunFolder
-from fedadmm.runs.records import Record, has_diverged, round_of_arrival
+from fedadmm.runs.records import Record
 from fedadmm.runs.sinks import OpenSink
-from fedadmm.network.traces import digests_of
+from fedadmm.runs.status import Goal, Status
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
-
-Status = Literal["finished", "diverged", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def run(
     on_start is told how many rounds are there; on_round gets each record and returns whether to go on. Sinks
     listen too, for other tools.
     """
-    folder = RunFolder(out / experiment.folder_name)
+    folder, goal = RunFolder(out / experiment.folder_name), Goal.of(experiment)
     with ExitStack() as held:
 
         def open_store(types: StateTypes, initial: Vector) -> Store:
@@ -86,7 +84,7 @@ def run(
         rounds_before = len(simulation.history)
         on_start(rounds_before)
         proceed = True
-        while proceed and not has_ended(experiment, simulation.history):
+        while proceed and not goal.has_ended(simulation.history):
             try:
                 record = simulation.advance()
             except Exception:
@@ -99,10 +97,7 @@ def run(
                 sink.write(record)
             proceed = on_round(record)
         folder.write_model(simulation.model(), round=len(simulation.history))
-        status: Status = "interrupted"
-        if has_ended(experiment, simulation.history):
-            status = "diverged" if simulation.diverged else "finished"
-        return Run(folder, experiment, simulation.history, status, rounds_before)
+        return Run(folder, experiment, simulation.history, goal.status(simulation.history), rounds_before)
 
 
 def identity_of(experiment: Experiment) -> dict[str, str]:
@@ -117,10 +112,3 @@ def _certificate_before(folder: RunFolder) -> CertificateSettings | None:
         return folder.read_experiment().certificate
     except InputError:
         return None
-
-
-def has_ended(experiment: Experiment, history: Sequence[Record]) -> bool:
-    """Return whether no round is left: all were played, the target it stops at was reached, or it diverged."""
-    arrival = round_of_arrival(history, experiment.target, experiment.metric)
-    arrived = experiment.stop_at_target and arrival is not None
-    return len(history) >= experiment.rounds or has_diverged(history) or arrived

@@ -9,20 +9,21 @@ import numpy as np
 from torch import nn
 
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.network.clock import Clock
 from fedadmm.core.errors import InputError
-from fedadmm.network.faults import Faults
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
+from fedadmm.data.federated import FederatedData
+from fedadmm.network.clock import Clock
+from fedadmm.network.faults import Faults
 from fedadmm.runs.certificate import CertificateSettings
 from fedadmm.runs.clients import ClientScores
+from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.records import Record
 from fedadmm.runs.simulation import Simulation
+from fedadmm.runs.status import Goal, Status
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
-from fedadmm.data.federated import FederatedData
 
-Status = Literal["finished", "stopped", "diverged"]
 Callback = Callable[[Record, Simulation], bool | None]
 TABLES: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
 
@@ -32,12 +33,14 @@ class Result:
     """What `simulate` returns."""
 
     simulation: Simulation
-    stopped: bool = False  # by a callback
+    goal: Goal
 
     @property
     def status(self) -> Status:
-        """\"finished\", \"stopped\" by a callback, or \"diverged\" if every client of the last round was refused."""
-        return "diverged" if self.simulation.diverged else "stopped" if self.stopped else "finished"
+        """\"finished\", \"stopped\" by a callback with rounds left, \"diverged\" if every client of the last round was
+        refused, or \"collapsed\" if the last of ten rounds or more is worse than the first.
+        """
+        return self.goal.status(self.history)
 
     @property
     def theta(self) -> Vector:
@@ -58,9 +61,7 @@ class Result:
         """Return the trained network."""
         return self.simulation.model()
 
-    def evaluate_clients(
-        self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta"
-    ) -> ClientScores:
+    def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
         """Return a metric on every client's own examples, of the trained model or of each client's own."""
         return self.simulation.evaluate_clients(metric, model=model)
 
@@ -94,7 +95,7 @@ def simulate(
         seed=seed,
         **{key: _as_settings(key, value) for key, value in options.items()},
     )
-    stopped = False
+    goal = Goal(len(simulation.history) + rounds, metric_named(options.get("metric")))
     try:
         for _ in range(rounds):
             record = simulation.advance()
@@ -109,7 +110,7 @@ def simulate(
                 break
     finally:
         simulation.close()
-    return Result(simulation, stopped)
+    return Result(simulation, goal)
 
 
 def _as_settings(key: str, value: Any) -> Any:
@@ -122,9 +123,7 @@ def _check_arguments(algorithm: Any, data: Any, rounds: Any, local: Any, callbac
     if not isinstance(algorithm, Algorithm):
         raise InputError(f"algorithm={algorithm!r} is no algorithm; give one, such as fedadmm.FedAvg()")
     if not hasattr(data, "num_clients"):
-        raise InputError(
-            f"data of type {type(data).__name__} has no clients; deal it out with fedadmm.federate(...)"
-        )
+        raise InputError(f"data of type {type(data).__name__} has no clients; deal it out with fedadmm.federate(...)")
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
         raise InputError(f"rounds={rounds!r} is no number of rounds; use a whole number such as 60")
     if local is not None and not isinstance(local, LocalTraining):

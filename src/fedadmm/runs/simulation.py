@@ -10,30 +10,32 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedadmm.config.compatibility import check_model, check_rules
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.network.clock import Clock
 from fedadmm.core.errors import InputError
-from fedadmm.network.faults import Faults, FaultyPost
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.core.store import StateTypes, Store, state_types
-from fedadmm.engine.threads import one_thread
+from fedadmm.data.federated import FederatedData
 from fedadmm.engine import Engine, EngineName, choose, make_engine
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.shared import probe_upload
+from fedadmm.engine.threads import one_thread
+from fedadmm.network.clock import Clock
+from fedadmm.network.faults import Faults, FaultyPost
+from fedadmm.network.simulated_time import clockwork_of, rounds_on
 from fedadmm.runs.certificate import CertificateSettings, Certifier, check_certifiable
 from fedadmm.runs.clients import ClientScores, Weighting, client_weights, weight_in
-from fedadmm.network.simulated_time import clockwork_of, rounds_on
-from fedadmm.config.compatibility import check_model, check_rules
-from fedadmm.runs.records import MetricName, Record, has_diverged
+from fedadmm.runs.metrics import MetricName, metric_named
+from fedadmm.runs.records import Record
+from fedadmm.runs.status import has_diverged
 from fedadmm.runs.tasks import make_task
+from fedadmm.state.memory import MemoryStore
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.flat import independent_copy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
-from fedadmm.data.federated import FederatedData
 from fedadmm.training.task import LearningTask
-from fedadmm.state.memory import MemoryStore
 
 OpenStore = Callable[[StateTypes, Vector], Store]
 
@@ -68,14 +70,7 @@ class Simulation:
         facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
         devices_known = Devices(data.num_clients, facts)
         rule = participation_from(participation)
-        check_rules(
-            algorithm,
-            participation=rule,
-            local=local,
-            devices=devices_known,
-            faults=faults,
-            engine=engine,
-        )
+        check_rules(algorithm, participation=rule, local=local, devices=devices_known, faults=faults, engine=engine)
         self._planner = Planner(algorithm, participation=rule, local=local, devices=devices_known, seed=seed)
         self.weights = weights = client_weights(weighting, data)
         self._weight = partial(weight_in, weights)
@@ -89,7 +84,7 @@ class Simulation:
             initial = self._task.model.weights.clone()
             server = algorithm.init_server(initial)
             upload = probe_upload(algorithm, algorithm.download(server), initial)
-            self.optimum = self._task.optimum(weights) if metric == "distance" else None
+            self.optimum = self._task.optimum(weights) if metric_named(metric).needs_optimum else None
         begin = ServerCheckpoint(0, server, self._task.model.buffers(), 0.0)
         clockwork = clockwork_of(
             clock,
@@ -174,19 +169,13 @@ class Simulation:
         reached = reached if self._post is None else self._post.delivered(reached)
         with one_thread():
             visits = self._engine.visits(
-                self.algorithm.download(self.progress.server),
-                buffers=self.progress.buffers,
-                assignments=reached,
+                self.algorithm.download(self.progress.server), buffers=self.progress.buffers, assignments=reached
             )
             if self._post is not None:
                 visits = self._post.collected(number, visits, clients=senders)
             visits = self._timed.watched(visits)
             progress, tally = run_round(
-                self.algorithm,
-                self.progress,
-                visits,
-                weight=self._weight,
-                registered=self._registered,
+                self.algorithm, self.progress, visits, weight=self._weight, registered=self._registered
             )
         scores = self._scores(progress)
         if self._certifier is not None:
@@ -230,9 +219,7 @@ class Simulation:
         self._task.model.load_buffers(self.progress.buffers)
         return independent_copy(self._task.model.module)
 
-    def evaluate_clients(
-        self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta"
-    ) -> ClientScores:
+    def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
         """Return a metric on every client's own examples: of the server's model, or of each client's own.
 
         Who has no model of its own, as it never took part or as the method keeps none, uses the server's.
@@ -242,9 +229,7 @@ class Simulation:
         with one_thread():
             scores = [
                 self._task.evaluate_client(
-                    client,
-                    self.theta if model == "theta" else self.own_model(client),
-                    buffers=self.progress.buffers,
+                    client, self.theta if model == "theta" else self.own_model(client), buffers=self.progress.buffers
                 )[metric]
                 for client in range(self._data.num_clients)
             ]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from fedadmm.core.errors import InputError
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import dotted
+from fedadmm.core.errors import InputError
 from fedadmm.runs.records import Record
 
 
@@ -35,9 +35,7 @@ def numbers_of(record: Record) -> dict[str, float]:
     """Return the numbers of a record: clients are counted, so are the refused, lost and silent; None is left out."""
     table = record.to_json()
     del table["round"]
-    table |= {
-        key: len(getattr(record, key)) for key in ("clients", "refused", "lost", "silent") if key in table
-    }
+    table |= {key: len(getattr(record, key)) for key in ("clients", "refused", "lost", "silent") if key in table}
     return {key: float(value) for key, value in table.items() if value is not None}
 
 

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from fedadmm.core.seeds import torch_seed
+from fedadmm.data.federated import FederatedData
 from fedadmm.training.evaluation import Loss, Metric, accuracy
 from fedadmm.training.flat import independent_copy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction, build
-from fedadmm.data.federated import FederatedData
 from fedadmm.training.task import LearningTask
 
 
@@ -29,9 +29,7 @@ def make_task(
     has_classes = not data.client(0).targets.is_floating_point()
     metrics = {**({"accuracy": accuracy} if has_classes else {}), **(metrics or {})}
     module = _module(model, data, seed=seed)
-    return LearningTask(
-        module, data, local=local, loss=loss, l2=l2, metrics=metrics, seed=seed, device=device
-    )
+    return LearningTask(module, data, local=local, loss=loss, l2=l2, metrics=metrics, seed=seed, device=device)
 
 
 def _module(model: str | nn.Module | ModelFunction, data: FederatedData, *, seed: int) -> nn.Module:

@@ -8,7 +8,8 @@ from typing import Any
 from fedadmm.algorithms import FedProx
 from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
 from fedadmm.core.errors import InputError
-from fedadmm.runs.records import Record, round_of_arrival
+from fedadmm.runs.metrics import ACCURACY, metric_named
+from fedadmm.runs.records import Record
 
 LEARNING_RATES = (0.01, 0.1, 0.2, 0.5)
 FEDPROX_RHOS = (0.001, 0.01, 0.1, 1.0)
@@ -80,10 +81,10 @@ def search(
 
     rounds: how far the two finalists of four candidates are trained; every method gets the rounds that this takes.
     """
-    if experiment.metric == "distance":
+    if metric_named(experiment.metric).needs_optimum:
         raise InputError(
-            'metric = "distance" is to the optimum of all training examples, and tuning holds some of them out; '
-            "leave metric out to tune by accuracy"
+            f'metric = "{experiment.metric}" needs the optimum of all training examples, and tuning holds some of them '
+            "out; leave metric out to tune by accuracy"
         )
     stages = rungs(len(candidates), budget=4 * (rounds // 2) + 2 * (rounds - rounds // 2))
     left = list(candidates)
@@ -111,7 +112,7 @@ def _trial(
     arrivals, accuracies, refused = [], [], 0
     for seed in seeds:
         history, diverged = run(base.replace(seed=seed))
-        arrivals.append(round_of_arrival(history[:rounds], experiment.target) or math.inf)
+        arrivals.append(ACCURACY.arrival(history[:rounds], experiment.target) or math.inf)
         accuracies.append(0.0 if diverged else _last_accuracy(history[:rounds]))
         refused += sum(len(record.refused) for record in history[:rounds])
     return Trial(values, rounds, sum(arrivals) / len(seeds), sum(accuracies) / len(seeds), refused)

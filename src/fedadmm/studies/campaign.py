@@ -15,7 +15,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
-from fedadmm.runs.runner import has_ended
+from fedadmm.runs.status import Goal
 from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.study import PaperRun, Size, Study
@@ -37,7 +37,7 @@ class Job:
     @property
     def is_done(self) -> bool:
         """Whether no round is left."""
-        return has_ended(self.experiment, self.records)
+        return Goal.of(self.experiment).has_ended(self.records)
 
     @property
     def seconds_spent(self) -> float:
@@ -77,7 +77,7 @@ def jobs_of(
             run = (experiment or paper_run.experiment).replace(seed=seed)
             made, kept = (_records_in(RunFolder(folder / run.folder_name)) for folder in places)
             records = tuple(made if len(made) > len(kept) else kept)
-            jobs.append(Job(paper_run, run, experiment is not None, records, is_published=has_ended(run, kept)))
+            jobs.append(Job(paper_run, run, experiment is not None, records, is_published=Goal.of(run).has_ended(kept)))
     return jobs
 
 

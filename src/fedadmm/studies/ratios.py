@@ -61,7 +61,7 @@ def arrivals_of(sections: Iterable[Section]) -> list[Arrival]:
         )
         for section in sections
         for run in section.runs
-        if run.status != "unfinished"
+        if run.status != "stopped"
     ]
 
 

@@ -21,7 +21,7 @@ function bytes(number) {
   return `${Number((number / 1000 ** power).toPrecision(3))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }
 
-const scoreText = (metric, y) => (metric.low ? y.toExponential(1) : y.toFixed(3));
+const scoreText = (metric, y) => (metric.log_scale ? y.toExponential(1) : y.toFixed(3));
 
 function hoverText(metric, curve, i) {
   const spread = curve.spread && curve.seeds[i] > 1 ? ` ± ${scoreText(metric, curve.spread[i])}` : "";
@@ -33,7 +33,7 @@ function hoverText(metric, curve, i) {
     `${curve.x.seconds[i]} s`,
   ];
   if (curve.x.simulated_seconds) cost.push(`${curve.x.simulated_seconds[i]} s simulated`);
-  const score = `${metric.key} ${scoreText(metric, curve.y[i])}${spread}`;
+  const score = `${metric.name} ${scoreText(metric, curve.y[i])}${spread}`;
   return `<b>${plain(curve.name)}</b><br>${score}<br>${cost.join(" · ")}${seeds}`;
 }
 
@@ -51,7 +51,7 @@ function traces(section, key) {
       ...shown, type: "scatter", mode: "lines", hoverinfo: "skip", fill: "toself", line: { width: 0 },
       fillcolor: translucent(curve.colour), x: [...x, ...x.toReversed()],
       y: [
-        ...curve.y.map((y, i) => Math.min(section.metric.low ? Infinity : 1, y + curve.spread[i])),
+        ...curve.y.map((y, i) => Math.min(section.metric.highest ?? Infinity, y + curve.spread[i])),
         ...curve.y.map((y, i) => Math.max(0, y - curve.spread[i])).toReversed(),
       ],
     };
@@ -70,7 +70,7 @@ function layout(section, key) {
   const [text, grid] = [css("--text"), css("--line")];
   const axis = { gridcolor: grid, linecolor: grid, zeroline: false, color: text, automargin: true };
   const { target, metric } = section;
-  const place = metric.low && target !== null ? Math.log10(target) : target; // of a text on an axis of powers of ten
+  const place = metric.log_scale && target !== null ? Math.log10(target) : target; // of a text on an axis of powers of ten
   return {
     showlegend: false, hovermode: "closest", dragmode: coarse.matches ? false : "zoom",
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: "inherit", size: 13, color: text },
@@ -82,8 +82,8 @@ function layout(section, key) {
       ticksuffix: AXES[key].suffix || "", range: [0, 1.02 * end(section, key)], nticks: 7,
     },
     yaxis: {
-      ...axis, title: { text: metric.title }, type: metric.low ? "log" : "linear",
-      exponentformat: metric.low ? "power" : "B",
+      ...axis, title: { text: metric.title }, type: metric.log_scale ? "log" : "linear",
+      exponentformat: metric.log_scale ? "power" : "B",
     },
     shapes: target === null ? [] : [{
       type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target,
