@@ -1,0 +1,86 @@
+"""What can be taken out of a run folder: the model, a client's state, a client's own model."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errors import InputError
+from fedadmm.core.store import state_types
+from fedadmm.runs.build import simulation_of
+from fedadmm.runs.folder import RunFolder, StoredModel
+from fedadmm.state.disk import DiskStore
+
+
+class Exported(NamedTuple):
+    """Tensors by their names, as they were after a round."""
+
+    tensors: dict[str, torch.Tensor]
+    round: int
+
+
+def export(run: Path, *, client: int | None, personal: bool, data_dir: Path | None) -> Exported:
+    """Return the model of a run, or the state of a client, or its personal model under the model's names."""
+    folder = RunFolder(run)
+    with folder.at_rest():
+        algorithm = folder.read_experiment().algorithm
+        store = DiskStore(folder.state, types=state_types(algorithm), identity=None, readonly=True)
+        try:
+            model = _newest_model(folder, store, data_dir)
+            tensors = model.tensors
+            if personal:
+                tensors = _personal_model(store, client, model, algorithm)
+            elif client is not None:
+                tensors = _client_tensors(store, client, model)
+        finally:
+            store.close()
+    return Exported(tensors, model.round)
+
+
+def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) -> StoredModel:
+    """Return the model after the last committed round: the file's if it is in step, else made from the store."""
+    progress = store.progress()
+    rounds = 0 if progress is None else progress.round
+    model = folder.read_model()
+    if model is not None and model.round == rounds:
+        return model
+    simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, open_store=lambda types, initial: store)
+    return StoredModel.of(simulation.model(), round=rounds)
+
+
+def _personal_model(
+    store: DiskStore, client: int | None, model: StoredModel, algorithm: Algorithm[Any, Any, Any]
+) -> dict[str, torch.Tensor]:
+    """Return the model with a client's own weights in the place of the server's."""
+    if client is None:
+        raise InputError("--own-model needs to know whose; give --client as well")
+    own = algorithm.own_model(_state(store, client))
+    if own is None:
+        raise InputError(f"{type(algorithm).__name__} keeps no model of a client's own; export the model instead")
+    return model.tensors | _in_shapes(own, model)
+
+
+def _client_tensors(store: DiskStore, client: int, model: StoredModel) -> dict[str, torch.Tensor]:
+    """Return the fields of a client's state, and those of the model's size in the shapes of the model too."""
+    tensors: dict[str, torch.Tensor] = {}
+    for name, value in _state(store, client)._asdict().items():
+        tensors[name] = torch.as_tensor(value)
+        if tensors[name].shape == model.theta.shape:
+            parts = _in_shapes(tensors[name], model)
+            tensors |= {f"{name}.{key}": part for key, part in parts.items()}
+    return tensors
+
+
+def _state(store: DiskStore, client: int) -> Any:
+    state = store.get(client)
+    if state is None:
+        raise InputError(f"client {client} has no state: it never took part; {len(store)} clients have one")
+    return state
+
+
+def _in_shapes(vector: torch.Tensor, model: StoredModel) -> dict[str, torch.Tensor]:
+    """Return a flat vector as the model's parameters."""
+    shapes = {key: model.tensors[key].shape for key in model.parameters}
+    parts = torch.split(vector, [shape.numel() for shape in shapes.values()])
+    return {key: part.view(shape).clone() for (key, shape), part in zip(shapes.items(), parts, strict=True)}
