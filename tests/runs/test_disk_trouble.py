@@ -20,7 +20,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_afterwards(
     # A limit on the size of files stands in for a full disk; it hits the model, the creation, or a later round.
     assert place.run(out, before=partial(_limit_files, limit)) == 2
     assert "Traceback" not in place.said
-    assert "mend that (is the disk full?) and run the same command again" in place.said
+    assert "fix that (is the disk full?) and run the same command again" in place.said
     assert place.run(out) == 0
     assert place.result(out) == whole
 

@@ -106,7 +106,10 @@ def test_worker_processes_read_and_write_ahead(tmp_path: Path) -> None:
 
 
 def _work(pickled: bytes, round: int, clients: list[int]) -> None:
-    file: StateFile = pickle.loads(pickled)
+    _work_on(pickle.loads(pickled), round, clients)
+
+
+def _work_on(file: StateFile, round: int, clients: list[int]) -> None:
     assert identical(file.get_version(1, 1), a_state(1, 1))
     for client in clients:
         file.stage(round, client, a_state(client, round))
@@ -124,7 +127,11 @@ def _fork_and_work(folder: Path) -> None:
     for round in (2, 3):
         child = os.fork()
         if not child:
-            _work(pickle.dumps(store.file), round, [5])
+            with pytest.raises(AssertionError, match=r"opened before a fork; use StateFile\.own\(\)"):
+                store.get(1)
+            own = store.file.own()
+            assert own.own() is own
+            _work_on(own, round, [5])
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert identical(store.get(1), a_state(1, 1))

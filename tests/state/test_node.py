@@ -16,7 +16,7 @@ IDENTITY = {"federation": "f0"}
 
 
 def node_store(folder: Path, **changes: Any) -> NodeStore:
-    arguments: dict[str, Any] = {"client": 3, "kind": Client, "identity": IDENTITY}
+    arguments: dict[str, Any] = {"client": 3, "client_type": Client, "identity": IDENTITY}
     return NodeStore(folder, **{**arguments, **changes})
 
 

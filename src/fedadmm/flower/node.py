@@ -134,7 +134,7 @@ class Node:
         return NodeStore(
             self._folder.state,
             client=self.client,
-            kind=self._format.client_kind,
+            client_type=self._format.client_type,
             identity={"federation": str(config["federation"])},
         )
 

@@ -44,7 +44,7 @@ class MessageFormat:
         theta = model.weights.clone()
         self.download = algorithm.download(algorithm.init_server(theta))
         self.upload = probe_upload(algorithm, self.download, theta)
-        self.client_kind = type(algorithm.init_client(theta))
+        self.client_type = type(algorithm.init_client(theta))
         self.floats = model.buffers().floats
         named = dict(model.module.named_parameters())
         self.parameters = {name: p.shape for name, p in named.items() if p.requires_grad}
@@ -109,7 +109,7 @@ class ModelWire:
             )
         self._format = format
         # The residual is part of a client's state, so a method whose clients keep nothing keeps none.
-        self._keeps_residual = bool(format.client_kind._fields)
+        self._keeps_residual = bool(format.client_type._fields)
 
     def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return theta and the buffers under the model's names."""

@@ -1,7 +1,7 @@
 """Client states on disk: the index of what counts, and the commit of a round in one transaction.
 
 What no index entry refers to is reclaimed. The index is small and held in memory, so a damaged page cannot turn a
-client into a newcomer; the progress carries a digest of it, so an old one cannot pass for the present one.
+client into a newcomer; the checkpoint carries a digest of it, so an old one cannot pass for the present one.
 """
 
 import hashlib
@@ -16,10 +16,11 @@ from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
-from fedadmm.state.file import FORMAT, NUMBER, PAIR, Durability, StateFile, Tables, create, damage
-from fedadmm.state.opening import checked_about, checked_layout
+from fedadmm.state.file import NUMBER, PAIR, Durability, Tables, damage
+from fedadmm.state.opening import fields_of, open_checked
 
-PROGRESS = b"progress after "  # and a round: what clients that are still at work were sent
+CHECKPOINT = b"progress"  # the key of the newest
+OLDER = b"progress after "  # and a round: what clients that are still at work were sent
 
 
 class DiskStore:
@@ -44,17 +45,19 @@ class DiskStore:
         """
         self._folder, self.float_type = folder, float_type
         self._server_type, client_type = types
-        expected = {"format": str(FORMAT), "fields": _fields(types), **(identity or {})}
-        if not folder.exists():
-            if readonly or initial is None or identity is None:
-                raise InputError(f"there is no state in {folder}; run the experiment first")
-            create(folder, about=expected, initial=initial)
-        layout = checked_layout(folder)
-        self.file = StateFile(
-            folder, client_kind=client_type, float_type=float_type, durability=durability, readonly=readonly
+        if not folder.exists() and (readonly or initial is None or identity is None):
+            raise InputError(f"there is no state in {folder}; run the experiment first")
+        self.file, self.about, layout = open_checked(
+            folder,
+            about={"fields": fields_of(*types), **(identity or {})},
+            initial=initial,
+            remedy=remedy,
+            client_type=client_type,
+            float_type=float_type,
+            durability=durability,
+            readonly=readonly,
         )
         try:
-            self.about = checked_about(self.file, expected, remedy=remedy)
             self._rounds = self._read_index()  # client -> round of its state
             self._digest = _digest(self._rounds.items()) % 2**64
             self._kept = self._read_kept()
@@ -83,7 +86,7 @@ class DiskStore:
     def commit(
         self, progress: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Collection[int] = ()
     ) -> None:
-        """Make a round count in one transaction, and reclaim the states and the progress that it replaced."""
+        """Make a round count in one transaction, and reclaim the states and the checkpoint that it replaced."""
         number = progress.round
         replaced = {client: self._rounds[client] for client in clients if client in self._rounds}
         digest = self._digest + _digest((client, number) for client in clients) - _digest(replaced.items())
@@ -94,48 +97,45 @@ class DiskStore:
                 tables.put("index", NUMBER.pack(client), PAIR.pack(client, number))
             for pair in replaced.items():
                 tables.delete("states", PAIR.pack(*pair))
-            kept = self._put_by(tables, number - 1, keep)
+            kept = self._keep_older(tables, number - 1, keep)
             tables.put("records", NUMBER.pack(number), json.dumps(record).encode())
             fields = (number, digest, progress.seen, *progress.buffers, *progress.server)
-            tables.put("meta", b"progress", *encode(fields))
+            tables.put("meta", CHECKPOINT, *encode(fields))
         self.file.flush()
         self._rounds.update(dict.fromkeys(clients, number))
         self._digest = digest
         self._kept = kept
 
-    def _put_by(self, tables: Tables, last: int, keep: Collection[int]) -> set[int]:
-        """Keep the progress that is about to be replaced, if it is needed, drop what no longer is, return the rest."""
+    def _keep_older(self, tables: Tables, last: int, keep: Collection[int]) -> set[int]:
+        """Keep the checkpoint that is about to be replaced, if it is needed, and drop those that no longer are."""
         for round in self._kept.difference(keep):
-            tables.delete("meta", PROGRESS + NUMBER.pack(round))
+            tables.delete("meta", OLDER + NUMBER.pack(round))
         kept = self._kept.intersection(keep)
-        replaced = tables.find("meta", b"progress") if last in keep else None
+        replaced = tables.find("meta", CHECKPOINT) if last in keep else None
         if replaced is None:
             return kept
-        tables.put("meta", PROGRESS + NUMBER.pack(last), bytes(replaced))
+        tables.put("meta", OLDER + NUMBER.pack(last), bytes(replaced))
         return kept | {last}
 
     def drop(self, round: int, clients: Sequence[int]) -> None:
         """Delete states that were written ahead for a round that was committed without these clients."""
-        if clients:
-            with self.file.writing() as tables:
-                for client in clients:
-                    tables.delete("states", PAIR.pack(client, round))
+        self._delete_states([(client, round) for client in clients])
 
     def progress(self) -> ServerCheckpoint | None:
-        """Return the progress after the last committed round, None before the first."""
-        with self.file.reading("the server's progress") as tables:
-            fields = _progress_fields(tables)
-        return None if fields is None else self._progress(fields)
+        """Return the checkpoint after the last committed round, None before the first."""
+        with self.file.reading("the server's checkpoint") as tables:
+            fields = _checkpoint_fields(tables)
+        return None if fields is None else self._read(fields)
 
     def kept(self) -> dict[int, ServerCheckpoint]:
-        """Return the progress of the earlier rounds that was to be kept."""
-        with self.file.reading("the server's progress") as tables:
+        """Return the checkpoints of earlier rounds that were to be kept."""
+        with self.file.reading("the server's checkpoint") as tables:
             return {
-                round: self._progress(decode(tables.get("meta", PROGRESS + NUMBER.pack(round))))
+                round: self._read(decode(tables.get("meta", OLDER + NUMBER.pack(round))))
                 for round in sorted(self._kept)
             }
 
-    def _progress(self, fields: Message) -> ServerCheckpoint:
+    def _read(self, fields: Message) -> ServerCheckpoint:
         number, _, seen, floats, integers, *server = fields
         return ServerCheckpoint(number, self._server_type(*server), Buffers(floats, integers), seen)
 
@@ -175,9 +175,9 @@ class DiskStore:
         return rounds
 
     def _read_kept(self) -> set[int]:
-        with self.file.reading("the server's progress") as tables:
-            keys = [key for key in tables.keys("meta") if key.startswith(PROGRESS)]
-        return {int.from_bytes(key.removeprefix(PROGRESS), "big") for key in keys}
+        with self.file.reading("the server's checkpoint") as tables:
+            keys = [key for key in tables.keys("meta") if key.startswith(OLDER)]
+        return {int.from_bytes(key.removeprefix(OLDER), "big") for key in keys}
 
     def _check(self, state_keys: Iterable[bytes]) -> None:
         """Refuse a store whose parts are of different rounds."""
@@ -185,8 +185,8 @@ class DiskStore:
         for client, round in self._rounds.items():
             if PAIR.pack(client, round) not in written:
                 raise damage(f"the state of client {client}", self._folder, "it is missing")
-        with self.file.reading("the server's progress") as tables:
-            fields = _progress_fields(tables)
+        with self.file.reading("the server's checkpoint") as tables:
+            fields = _checkpoint_fields(tables)
             rounds = tables.keys("records")
         number, digest = (fields[0], fields[1]) if fields else (0, 0)
         if self._digest != digest:
@@ -197,20 +197,18 @@ class DiskStore:
     def _reclaim(self) -> None:
         """Delete the states that were written ahead for a round that never counted."""
         with self.file.reading() as tables:
-            keys = [PAIR.unpack(key) for key in tables.keys("states")]
-        stray = [pair for pair in keys if self._rounds.get(pair[0]) != pair[1]]
-        if stray:
+            written = [PAIR.unpack(key) for key in tables.keys("states")]
+        self._delete_states([pair for pair in written if self._rounds.get(pair[0]) != pair[1]])
+
+    def _delete_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        if pairs:
             with self.file.writing() as tables:
-                for pair in stray:
+                for pair in pairs:
                     tables.delete("states", PAIR.pack(*pair))
 
 
-def _fields(types: tuple[type[Any], type[Any]]) -> str:
-    return "; ".join(f"{kind.__name__} {', '.join(kind._fields)}".strip() for kind in types)
-
-
-def _progress_fields(tables: Tables) -> Message | None:
-    value = tables.find("meta", b"progress")
+def _checkpoint_fields(tables: Tables) -> Message | None:
+    value = tables.find("meta", CHECKPOINT)
     return None if value is None else decode(value)
 
 

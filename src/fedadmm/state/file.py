@@ -1,16 +1,16 @@
 """The file of a store: LMDB with four tables, a checksum on every value, and errors that are sentences.
 
 `states` (client, round) -> state, written ahead; `index` client -> (client, round of the state that counts);
-`records` round -> record; `meta` what the store is, theta^0 and the server's progress.
+`records` round -> record; `meta` what the store is, theta^0 and the server's checkpoint.
 """
 
 import json
 import os
 import shutil
 import struct
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,14 +38,16 @@ class StateFile:
         self,
         folder: Path,
         *,
-        client_kind: Callable[..., Message],
+        client_type: Callable[..., Message],
         float_type: torch.dtype | None = None,
         durability: Durability = "process",
         readonly: bool = False,
     ) -> None:
         self.folder, self._process = folder, os.getpid()
-        self._arguments = (client_kind, float_type, durability, readonly)
-        self._client_kind, self._float_type, self._durability = client_kind, float_type, durability
+        self._client_type, self._float_type, self._durability = client_type, float_type, durability
+        self._open_again = partial(
+            StateFile, folder, client_type=client_type, float_type=float_type, durability=durability, readonly=readonly
+        )
         with self.guarded():
             # Without a sync a committed page is the kernel's, which a kill does not reach. With it, the pages of a
             # transaction are on the disk before its meta page is, and `flush` puts that there too.
@@ -61,17 +63,20 @@ class StateFile:
                 max_spare_txns=0,  # no reader's slot is held between two reads, so a fork inherits none
             )
             self._tables = {name: self._env.open_db(name.encode(), create=False) for name in TABLES}
-        _open_here.add(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.folder, *self._arguments)
+    def __reduce__(self) -> tuple[Callable[[], "StateFile"], tuple[()]]:
+        return self._open_again, ()
 
     def own(self) -> "StateFile":
-        """Return this file as this process may use it: LMDB must be opened anew after a fork."""
+        """Return this file as this process may use it.
+
+        LMDB must not be used across a fork: a forked worker closes the copy that it inherited, which leaves the
+        parent's open, and opens the file for itself. Whoever forgets to is stopped by an assert.
+        """
         if self._process == os.getpid():
             return self
-        self._env.close()  # the copy that this process inherited; the parent's stays open
-        return _reopened(self.folder, *self._arguments)
+        self._env.close()
+        return self._open_again()
 
     def close(self) -> None:
         """Close the file; it is not used afterwards."""
@@ -80,7 +85,7 @@ class StateFile:
     def get_version(self, client: int, round: int) -> Message:
         """Return the state that a client had after its visit in a round."""
         with self.reading(f"the state of client {client}") as table:
-            state: Message = self._client_kind(*decode(table.get("states", PAIR.pack(client, round))))
+            state: Message = self._client_type(*decode(table.get("states", PAIR.pack(client, round))))
             return state
 
     def stage(self, round: int, client: int, state: Message) -> None:
@@ -103,14 +108,18 @@ class StateFile:
     @contextmanager
     def reading(self, what: str = "the store") -> Iterator["Tables"]:
         """Give a consistent view of the tables; `what` is being read, and is named if it is damaged."""
-        with self.guarded(what), self._env.begin(buffers=True) as transaction:
+        with self.guarded(what), self._own_env().begin(buffers=True) as transaction:
             yield Tables(transaction, self._tables)
 
     @contextmanager
     def writing(self) -> Iterator["Tables"]:
         """Give the tables for changes that count together, or not at all."""
-        with self.guarded(), self._env.begin(write=True) as transaction:
+        with self.guarded(), self._own_env().begin(write=True) as transaction:
             yield Tables(transaction, self._tables)
+
+    def _own_env(self) -> lmdb.Environment:
+        assert self._process == os.getpid(), f"{self.folder} was opened before a fork; use StateFile.own()"
+        return self._env
 
     @contextmanager
     def guarded(self, what: str = "the store") -> Iterator[None]:
@@ -128,18 +137,6 @@ class StateFile:
             ) from error
         except (lmdb.Error, OSError) as error:
             raise unusable(self.folder, error) from error
-
-
-_open_here: weakref.WeakSet[StateFile] = weakref.WeakSet()
-
-
-def _let_go() -> None:
-    """Close what was inherited: LMDB must not be used across a fork, but a child may open the file for itself."""
-    for file in list(_open_here):
-        file.close()
-
-
-os.register_at_fork(after_in_child=_let_go)
 
 
 class Tables:
@@ -181,19 +178,19 @@ class Tables:
 
 def create(folder: Path, *, about: Mapping[str, str], initial: Vector | None = None) -> None:
     """Make a store in a folder, whole or not at all; `initial` is theta^0, if it is kept there."""
-    partial = folder.with_name(f"{folder.name}.partial")
+    beside = folder.with_name(f"{folder.name}.partial")
     try:
-        if partial.exists():
-            shutil.rmtree(partial)
-        partial.mkdir(parents=True)
-        with lmdb.open(str(partial), map_size=MAP_SIZE, max_dbs=len(TABLES)) as env:
+        if beside.exists():
+            shutil.rmtree(beside)
+        beside.mkdir(parents=True)
+        with lmdb.open(str(beside), map_size=MAP_SIZE, max_dbs=len(TABLES)) as env:
             tables = {name: env.open_db(name.encode()) for name in TABLES}
             with env.begin(write=True) as transaction:
                 writer = Tables(transaction, tables)
                 writer.put("meta", b"about", json.dumps(dict(about)).encode())
                 if initial is not None:
                     writer.put("meta", b"initial", *encode((initial,)))
-        partial.rename(folder)
+        beside.rename(folder)
         handle = os.open(folder.parent, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
@@ -212,16 +209,6 @@ def damage(what: str, folder: Path, detail: str = "") -> InputError:
 def unusable(folder: Path, error: Exception) -> InputError:
     """Return the error for a disk that is full, that cannot be written, or that fails."""
     return InputError(
-        f"cannot write {folder}: {error}; mend that (is the disk full?) and run the same command again: "
+        f"cannot write {folder}: {error}; fix that (is the disk full?) and run the same command again: "
         "no committed round is lost"
     )
-
-
-def _reopened(
-    folder: Path,
-    client_kind: Callable[..., Message],
-    float_type: torch.dtype | None,
-    durability: Durability,
-    readonly: bool,
-) -> StateFile:
-    return StateFile(folder, client_kind=client_kind, float_type=float_type, durability=durability, readonly=readonly)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.delivery import NONE, Journal
 from fedadmm.state.encoding import decode, encode
-from fedadmm.state.file import FORMAT, PAIR, StateFile, create
-from fedadmm.state.opening import checked_about, checked_layout
+from fedadmm.state.file import PAIR
+from fedadmm.state.opening import fields_of, open_checked
 
 REMEDY = "give this federation a name or a state-dir of its own"
 
@@ -23,23 +23,16 @@ class SavedState(NamedTuple):
 class NodeStore:
     """A client's states under the numbers of their updates; what it wrote survives a loss of power."""
 
-    def __init__(self, folder: Path, *, client: int, kind: type[Any], identity: Mapping[str, str]) -> None:
-        """Open the store in a folder, or make it there; `identity` is that of the federation, and no other fits.
+    def __init__(self, folder: Path, *, client: int, client_type: type[Any], identity: Mapping[str, str]) -> None:
+        """Open the store in a folder, or make it there; `identity` is that of the federation, and no other fits."""
+        about = {"fields": fields_of(client_type), "client": str(client), **identity}
+        self._client = client
 
-        kind: the algorithm's Client.
-        """
-        fields = f"{kind.__name__} {', '.join(kind._fields)}".strip()
-        expected = {"format": str(FORMAT), "fields": fields, "client": str(client), **identity}
-        self._client, self._kind = client, kind
-        if not folder.exists():
-            create(folder, about=expected)
-        checked_layout(folder)
-        self._file = StateFile(folder, client_kind=_fields, durability="power")
-        try:
-            checked_about(self._file, expected, remedy=REMEDY)
-        except BaseException:
-            self._file.close()
-            raise
+        def saved(*fields: Any) -> SavedState:
+            *state, residual = fields
+            return SavedState(client_type(*state), residual)
+
+        self._file = open_checked(folder, about=about, remedy=REMEDY, client_type=saved, durability="power").file
 
     def __enter__(self) -> "NodeStore":
         return self
@@ -55,22 +48,15 @@ class NodeStore:
 
     def get(self, number: int) -> SavedState | None:
         """Return what was kept of an update that the journal names; None of none."""
-        if number == NONE:
-            return None
-        *state, residual = self._file.get_version(self._client, number)
-        return SavedState(self._kind(*state), residual)
+        return None if number == NONE else SavedState(*self._file.get_version(self._client, number))
 
     def write(self, journal: Journal, *, pending: SavedState) -> None:
         """Write a journal and what it has pending in one transaction; what it no longer names is deleted."""
-        key = PAIR.pack(self._client, journal.pending)
         named = {PAIR.pack(self._client, number) for number in journal}
         with self._file.writing() as tables:
             for stale in set(tables.keys("states")) - named:
                 tables.delete("states", stale)
+            key = PAIR.pack(self._client, journal.pending)
             tables.put("states", key, *encode((*pending.state, pending.residual)))
             tables.put("meta", b"journal", *encode(journal))
         self._file.flush()
-
-
-def _fields(*fields: Any) -> Message:
-    return fields

@@ -1,16 +1,50 @@
-"""What is looked at before a store is used: its pages, and what it was written with."""
+"""Opening a store: it is made if it is not there; its pages, and what it was written with, are checked first."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.state.encoding import DamagedError
-from fedadmm.state.file import StateFile, damage
+from fedadmm.state.file import FORMAT, StateFile, create, damage
 from fedadmm.state.pages import Layout, read_layout
 
 
-def checked_layout(folder: Path) -> Layout:
+class OpenedFile(NamedTuple):
+    """A file that was checked as it was opened."""
+
+    file: StateFile
+    about: dict[str, str]  # what it was written with
+    layout: Layout
+
+
+def fields_of(*types: type[Any]) -> str:
+    """Return the fields of the messages in a store, which a store of other messages does not have."""
+    return "; ".join(f"{each.__name__} {', '.join(each._fields)}".strip() for each in types)
+
+
+def open_checked(
+    folder: Path, *, about: Mapping[str, str], initial: Vector | None = None, remedy: str, **options: Any
+) -> OpenedFile:
+    """Open the file in a folder, or make it there with `initial`, theta^0; one written with anything else is refused.
+
+    options: those of `StateFile`.
+    """
+    about = {"format": str(FORMAT), **about}
+    if not folder.exists():
+        create(folder, about=about, initial=initial)
+    layout = _checked_layout(folder)
+    file = StateFile(folder, **options)
+    try:
+        return OpenedFile(file, _checked_about(file, about, remedy=remedy), layout)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _checked_layout(folder: Path) -> Layout:
     """Return the layout of a store's pages, if they do not contradict each other.
 
     Before LMDB reads them: on such pages it may crash, or write over what counts.
@@ -23,8 +57,7 @@ def checked_layout(folder: Path) -> Layout:
         raise damage("the store", folder, f"data.mdb: {error.strerror}") from None
 
 
-def checked_about(file: StateFile, expected: Mapping[str, str], *, remedy: str) -> dict[str, str]:
-    """Return what a store was written with; where it is not what is expected, refuse it."""
+def _checked_about(file: StateFile, expected: Mapping[str, str], *, remedy: str) -> dict[str, str]:
     with file.reading("the store's description") as tables:
         about: dict[str, str] = json.loads(bytes(tables.get("meta", b"about")))
     for key, here in expected.items():
