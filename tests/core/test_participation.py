@@ -52,10 +52,10 @@ def test_the_cost_of_uniform_does_not_grow_with_the_number_of_clients() -> None:
     ("fraction", "num_clients", "sentence"),
     [
         (0.001, 100, "participation=0.001 selects none of 100 clients; use at least 0.01"),
-        (0.0, 100, "participation=0.0 is no fraction; use a number above 0 and up to 1"),
-        (1.5, 100, "participation=1.5 is no fraction; use a number above 0 and up to 1"),
-        (-0.1, 100, "participation=-0.1 is no fraction"),
-        (float("nan"), 100, "participation=nan is no fraction"),
+        (0.0, 100, "participation=0.0 is not a fraction; use a number above 0 and up to 1"),
+        (1.5, 100, "participation=1.5 is not a fraction; use a number above 0 and up to 1"),
+        (-0.1, 100, "participation=-0.1 is not a fraction"),
+        (float("nan"), 100, "participation=nan is not a fraction"),
     ],
 )
 def test_a_fraction_that_selects_nobody_is_refused(fraction: float, num_clients: int, sentence: str) -> None:

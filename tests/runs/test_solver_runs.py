@@ -94,7 +94,7 @@ def test_a_speed_may_be_a_fact_of_the_devices(data) -> None:
     local = LocalTraining(seconds=3.0, speed="pace")
     run = Simulation(FedAvg(), local=local, devices={"pace": np.arange(1, 10)}, **options)
     assert [a.gradients for a in run.assignments(1)] == [3 * (client + 1) for client in range(9)]
-    with pytest.raises(InputError, match="speed='pace' is no fact of the devices, which have num_examples"):
+    with pytest.raises(InputError, match="speed='pace' is not a fact of the devices, which have num_examples"):
         Simulation(FedAvg(), local=local, **options)
 
 

@@ -2,35 +2,44 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedadmm import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.core.participation import FixedEpochs, ListedEpochs, StragglerEpochs, UniformEpochs
+from fedadmm.core.per_client import Range, range_of
 from fedadmm.core.schedules import Cosine, Step
+from fedadmm.core.seeds import stream
 from fedadmm.training.local import LocalTraining
 
 STRAGGLERS = {"share": 0.5, "epochs": "1..3", "others": 4}
 
 
 def test_epochs_are_a_number_a_range_or_a_list() -> None:
-    assert LocalTraining(epochs=5).work == FixedEpochs(5)
-    assert LocalTraining(epochs="1..5").work == UniformEpochs(1, 5)
-    assert LocalTraining(epochs="3..3").work == UniformEpochs(3, 3)
-    assert LocalTraining(epochs=[2, 1, 4]).work == ListedEpochs((2, 1, 4))
+    assert (range_of("1..5"), range_of("3..3"), range_of(5)) == (Range(1, 5), Range(3, 3), Range(5, 5))
+    for epochs, found in ((5, (5, 5, 5.0)), ("1..5", (1, 1, 3.0)), ("3..4", (3, 3, 3.5)), ([2, 1, 6], (2, 1, 3.0))):
+        local = LocalTraining(epochs=epochs)
+        assert (local.least_epochs(0), local.least_epochs(1), local.mean_epochs) == found
     assert LocalTraining(epochs="5") == LocalTraining(epochs=5)
 
 
 def test_stragglers_and_the_others_have_a_number_or_a_range_each() -> None:
-    def work(epochs: int | str, others: int | str) -> Any:
-        return LocalTraining(epochs={"share": 0.5, "epochs": epochs, "others": others}).work
+    def local(epochs: int | str, others: int | str, *, share: float = 0.5) -> LocalTraining:
+        return LocalTraining(epochs={"share": share, "epochs": epochs, "others": others})
 
-    assert work("1..3", 4) == StragglerEpochs(0.5, UniformEpochs(1, 3), FixedEpochs(4))
-    assert work(1, "4..6") == work("1", "4..6") == StragglerEpochs(0.5, FixedEpochs(1), UniformEpochs(4, 6))
-    drawn = [work(1, 4).epochs(0, generator=np.random.default_rng(seed)) for seed in range(20)]
-    assert set(drawn) == {1, 4}
-    assert (work(1, 4).least(0), work("2..4", 3).least(0), work(1, "4..6").mean) == (1, 2, 3.0)
+    def drawn(local: LocalTraining) -> list[int]:
+        return [local.epochs_of(0, round=round, seed=0) for round in range(40)]
+
+    assert local(1, "4..6") == local("1", "4..6")
+    assert set(drawn(local(1, 4))) == {1, 4}
+    assert set(drawn(local("1..3", "5..6"))) == {1, 2, 3, 5, 6}
+    assert local(1, 4).least_epochs(0) == 1
+    assert local("2..4", 3).least_epochs(0) == 2
+    assert local(1, "4..6", share=0.0).least_epochs(0) == 4  # nobody is a straggler
+    assert local(1, "4..6").mean_epochs == 3.0
+    for round, epochs in enumerate(drawn(local("1..3", "5..6", share=0.4))):
+        generator = stream(0, "work", round, 0)
+        low, high = (1, 3) if generator.random() < 0.4 else (5, 6)
+        assert epochs == int(generator.integers(low, high + 1))
 
 
 def test_a_range_is_saved_as_it_was_written() -> None:
@@ -59,27 +68,27 @@ def test_the_learning_rate_is_that_of_the_round() -> None:
     [
         ({"epochs": 0}, 'epochs=0 does no work; use a number from 1 on, a range such as "1..5", or a list'),
         ({"epochs": [1, 0]}, "epochs=0 does no work"),
-        ({"epochs": "5..1"}, "epochs='5..1' is no range"),
-        ({"epochs": "0..3"}, "epochs='0..3' is no range"),
-        ({"epochs": "many"}, "epochs='many' is no range"),
-        ({"epochs": 1.5}, "epochs=1.5 is no number of epochs; use a number from 1 on"),
-        ({"epochs": True}, "epochs=True is no number of epochs"),
-        ({"epochs": [1, "x"]}, "epochs='x' is no number of epochs; list a whole number for each client"),
-        ({"epochs": STRAGGLERS | {"share": 1.4}}, "epochs: share=1.4 is no share of the clients; use a number"),
+        ({"epochs": "5..1"}, "epochs='5..1' is not a range"),
+        ({"epochs": "0..3"}, "epochs='0..3' is not a range"),
+        ({"epochs": "many"}, "epochs='many' is not a range"),
+        ({"epochs": 1.5}, "epochs=1.5 is not a number of epochs; use a number from 1 on"),
+        ({"epochs": True}, "epochs=True is not a number of epochs"),
+        ({"epochs": [1, "x"]}, "epochs='x' is not a number of epochs; list a whole number for each client"),
+        ({"epochs": STRAGGLERS | {"share": 1.4}}, "epochs: share=1.4 is not a share of the clients; use a number"),
         ({"epochs": STRAGGLERS | {"share": "x"}}, "epochs: share='x' does not fit"),
         (
             {"epochs": STRAGGLERS | {"epochs": "10..1"}},
-            "epochs: epochs='10..1' is no range; use a number from 1 on or a range such as \"1..5\"",
+            "epochs: epochs='10..1' is not a range; use a number from 1 on or a range such as \"1..5\"",
         ),
         ({"epochs": STRAGGLERS | {"epochs": 0}}, "epochs: epochs=0 does no work; use a number from 1 on"),
-        ({"epochs": STRAGGLERS | {"others": "x"}}, "epochs: others='x' is no range; use a number from 1 on"),
-        ({"epochs": STRAGGLERS | {"others": [4]}}, "epochs: others=[4] is no number of epochs; use a number"),
+        ({"epochs": STRAGGLERS | {"others": "x"}}, "epochs: others='x' is not a range; use a number from 1 on"),
+        ({"epochs": STRAGGLERS | {"others": [4]}}, "epochs: others=[4] is not a number of epochs; use a number"),
         ({"epochs": STRAGGLERS | {"rest": 4}}, "epochs: unknown key 'rest'; the keys are share, epochs, others"),
         ({"epochs": {"share": 0.5, "epochs": 1}}, "epochs: others is missing; give it a value"),
-        ({"batch_size": 0}, 'batch_size=0 is no batch; use a whole number from 1 on, or "full"'),
-        ({"batch_size": "half"}, "batch_size='half' is no batch"),
-        ({"batch_size": 2.5}, "batch_size=2.5 is no batch"),
-        ({"batch_size": True}, "batch_size=True is no batch"),
+        ({"batch_size": 0}, 'batch_size=0 is not a batch size; use a whole number from 1 on, or "full"'),
+        ({"batch_size": "half"}, "batch_size='half' is not a batch size"),
+        ({"batch_size": 2.5}, "batch_size=2.5 is not a batch size"),
+        ({"batch_size": True}, "batch_size=True is not a batch size"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 is out of range; use a finite number greater than 0"),
         ({"learning_rate": "fast"}, "learning_rate='fast' is neither a number nor a schedule"),
         ({"learning_rate": {"schedule": "step"}}, "a step schedule has before, after, at_round"),

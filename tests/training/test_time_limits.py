@@ -151,9 +151,9 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"tolerance": SPREAD | {"low": 0.0}}, "low=0 is out of range"),
         ({"tolerance": SPREAD | {"power": -2.0}}, "power=-2.0 is out of range"),
         ({"max_steps": 0}, "max_steps=0 is out of range; use a whole number from 1 on"),
-        ({"max_steps": [1, 2]}, "max_steps=[1, 2] is no single number; give one for all clients: what may differ"),
-        ({"seconds": [1.0, 2.0], "speed": 1.0}, "seconds=[1.0, 2.0] is no single number; give one for all"),
-        ({"seconds": SPREAD, "speed": 1.0}, "is no single number; give one for all clients"),
+        ({"max_steps": [1, 2]}, "max_steps=[1, 2] is not a single number; give one for all clients: what may differ"),
+        ({"seconds": [1.0, 2.0], "speed": 1.0}, "seconds=[1.0, 2.0] is not a single number; give one for all"),
+        ({"seconds": SPREAD, "speed": 1.0}, "is not a single number; give one for all clients"),
         ({"seconds": 1.0}, "seconds=1.0 means nothing alone; give speed beside it"),
         ({"speed": 1.0}, "speed=1.0 means nothing alone; give seconds beside it; what times the rounds is clock.speed"),
         ({"seconds": 0, "speed": 1.0}, "seconds=0.0 is out of range"),
@@ -174,8 +174,8 @@ def test_a_mistake_is_answered_by_the_value_and_the_remedy(settings: dict[str, A
         ({"tolerance": [0.1]}, "tolerance lists 1 numbers for 3 clients; give one for each"),
         ({"seconds": 1, "speed": [1.0] * 4}, "speed lists 4 numbers for 3 clients; give one for each"),
         ({"solver": "nowhere:solve"}, 'solver "nowhere:solve": there is no module nowhere'),
-        ({"seconds": 1, "speed": "pace"}, "speed='pace' is no fact of the devices, which have energy; name one"),
-        ({"seconds": 1, "speed": "energy"}, "the fact 'energy' is no speed of 3 devices; give each a finite"),
+        ({"seconds": 1, "speed": "pace"}, "speed='pace' is not a fact of the devices, which have energy; name one"),
+        ({"seconds": 1, "speed": "energy"}, "the fact 'energy' is not a speed of 3 devices; give each a finite"),
     ],
 )
 def test_what_does_not_fit_the_clients_is_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -1,13 +1,14 @@
-"""Who takes part in round t, and how much work each does; each answer needs no earlier round."""
+"""Who takes part in round t; each answer needs no earlier round."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.per_client import check_length
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 
@@ -42,9 +43,9 @@ class Uniform:
         return np.sort(generator.choice(devices.num_clients, size=size, replace=False, shuffle=False))
 
     def check(self, num_clients: int) -> None:
-        """Refuse a fraction that is none, or that selects nobody."""
+        """Refuse what is not a fraction, or that selects nobody."""
         if not 0 < self.fraction <= 1:
-            raise InputError(f"participation={self.fraction} is no fraction; use a number above 0 and up to 1")
+            raise InputError(f"participation={self.fraction} is not a fraction; use a number above 0 and up to 1")
         if self.size(num_clients) == 0:
             raise InputError(
                 f"participation={self.fraction:g} selects none of {num_clients} clients; "
@@ -67,12 +68,8 @@ class Independent:
         return np.flatnonzero(generator.random(devices.num_clients) < np.asarray(self.probabilities))
 
     def check(self, num_clients: int) -> None:
-        """Refuse a list of the wrong length, a number that is no probability, and a list of zeros."""
-        if len(self.probabilities) != num_clients:
-            raise InputError(
-                f"participation lists {len(self.probabilities)} probabilities for {num_clients} clients; "
-                "give one for each"
-            )
+        """Refuse a list of the wrong length, a number that is not a probability, and a list of zeros."""
+        check_length("participation", self.probabilities, num_clients, what="probabilities")
         for client, probability in enumerate(self.probabilities):
             if not 0 <= probability <= 1:
                 raise InputError(f"participation of client {client} is {probability}; use a probability from 0 to 1")
@@ -124,113 +121,3 @@ def participation_from(rule: ParticipationRule) -> Participation:
     if isinstance(rule, str):
         raise InputError(f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function")
     return Independent(tuple(float(p) for p in rule))  # type: ignore[union-attr]
-
-
-class Work(Protocol):
-    """A rule that says how many local epochs a client does in a round."""
-
-    draws: ClassVar[bool]  # whether the generator matters
-
-    def epochs(self, client: int, *, generator: np.random.Generator) -> int: ...
-
-    def least(self, client: int) -> int:
-        """Return the fewest epochs that a client may be asked for."""
-        ...
-
-    @property
-    def mean(self) -> float:
-        """The mean number of epochs over clients and rounds."""
-        ...
-
-
-@dataclass(frozen=True)
-class FixedEpochs:
-    """Everyone does the same number of epochs."""
-
-    draws: ClassVar[bool] = False
-
-    number: int
-
-    def epochs(self, client: int, *, generator: np.random.Generator) -> int:
-        """Return the number of epochs of a client."""
-        return self.number
-
-    def least(self, client: int) -> int:
-        """Return the fewest epochs that a client may be asked for."""
-        return self.number
-
-    @property
-    def mean(self) -> float:
-        """The mean number of epochs over clients and rounds."""
-        return float(self.number)
-
-
-@dataclass(frozen=True)
-class UniformEpochs:
-    """Every client draws its epochs uniformly from low..high, anew in each round."""
-
-    draws: ClassVar[bool] = True
-
-    low: int
-    high: int
-
-    def epochs(self, client: int, *, generator: np.random.Generator) -> int:
-        """Return the number of epochs of a client."""
-        return int(generator.integers(self.low, self.high + 1))
-
-    def least(self, client: int) -> int:
-        """Return the fewest epochs that a client may be asked for."""
-        return self.low
-
-    @property
-    def mean(self) -> float:
-        """The mean number of epochs over clients and rounds."""
-        return (self.low + self.high) / 2
-
-
-@dataclass(frozen=True)
-class StragglerEpochs:
-    """Every client is a straggler with probability `share`, anew in each round; both have a rule of their own."""
-
-    draws: ClassVar[bool] = True
-
-    share: float
-    stragglers: FixedEpochs | UniformEpochs
-    others: FixedEpochs | UniformEpochs
-
-    def epochs(self, client: int, *, generator: np.random.Generator) -> int:
-        """Return the number of epochs of a client."""
-        is_straggler = generator.random() < self.share
-        return (self.stragglers if is_straggler else self.others).epochs(client, generator=generator)
-
-    def least(self, client: int) -> int:
-        """Return the fewest epochs that a client may be asked for."""
-        others = self.others.least(client)
-        return min(self.stragglers.least(client), others) if self.share else others
-
-    @property
-    def mean(self) -> float:
-        """The mean number of epochs over clients and rounds."""
-        return self.share * self.stragglers.mean + (1 - self.share) * self.others.mean
-
-
-@dataclass(frozen=True)
-class ListedEpochs:
-    """A list with the epochs of each client."""
-
-    draws: ClassVar[bool] = False
-
-    numbers: tuple[int, ...]
-
-    def epochs(self, client: int, *, generator: np.random.Generator) -> int:
-        """Return the number of epochs of a client."""
-        return self.numbers[client]
-
-    def least(self, client: int) -> int:
-        """Return the fewest epochs that a client may be asked for."""
-        return self.numbers[client]
-
-    @property
-    def mean(self) -> float:
-        """The mean number of epochs over clients and rounds."""
-        return sum(self.numbers) / len(self.numbers)

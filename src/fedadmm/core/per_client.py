@@ -1,12 +1,57 @@
-"""Quantities that differ from client to client: drawn once for each, from a distribution that a file names."""
+"""Quantities that may differ from client to client: one value for all, a list, or what a client's value is drawn from.
 
-from typing import Literal, Self
+A quantity is kept as an experiment file says it, so that it prints, compares and saves as itself. `value_of` is the one
+place where a client's value is looked up or drawn, and `check_length` the one where a list is held against the clients.
+"""
+
+import re
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.schedules import Power, check_rate
+from fedadmm.core.seeds import stream
 from fedadmm.core.settings import Settings
+
+Value = TypeVar("Value")
+DrawnValue = TypeVar("DrawnValue", covariant=True)
+
+
+@runtime_checkable
+class Drawn(Protocol[DrawnValue]):
+    """What a client's value is drawn from."""
+
+    def draw(self, generator: np.random.Generator) -> DrawnValue: ...
+
+
+PerClient: TypeAlias = Value | tuple[Value, ...] | Drawn[Value]
+
+
+def value_of(quantity: PerClient[Value], client: int, *, seed: int, purpose: str, round: int | None = None) -> Value:
+    """Return a client's value; what is drawn is drawn once for each client, or anew in each round that is given."""
+    if isinstance(quantity, Drawn):
+        return quantity.draw(stream(seed, purpose, *(() if round is None else (round,)), client))
+    return quantity[client] if isinstance(quantity, tuple) else quantity
+
+
+def check_length(name: str, quantity: object, num_clients: int, *, what: str = "numbers") -> None:
+    """Refuse a list that has not one value for each client."""
+    if isinstance(quantity, tuple) and len(quantity) != num_clients:
+        raise InputError(f"{name} lists {len(quantity)} {what} for {num_clients} clients; give one for each")
+
+
+def check_positive(name: str, quantity: Any) -> Any:
+    """Return a quantity with its list as a tuple; refuse numbers and schedules that are not above 0."""
+    if quantity is None or isinstance(quantity, Distribution):
+        return quantity
+    for number in quantity if isinstance(quantity, list | tuple) else (quantity,):
+        check_rate(name, number, positive=True)
+    return tuple(quantity) if isinstance(quantity, list) else quantity
+
 
 KEYS = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "lognormal": ("median", "sigma")}
 
@@ -46,3 +91,110 @@ class Distribution(Settings):
         if self.distribution == "uniform":
             return float(self.low + (self.high - self.low) * share)
         return float(self.low * (self.high / self.low) ** share)
+
+
+class FallingDistribution(Distribution):
+    """A distribution of values that fall over rounds: in round t a client's is what was drawn, over t^power."""
+
+    power: float = 0.0
+
+    @model_validator(mode="after")
+    def _check_power(self) -> Self:
+        Power(1.0, self.power)
+        return self
+
+
+@dataclass(frozen=True)
+class Range:
+    """Whole numbers from low to high, of which each is as likely."""
+
+    low: int
+    high: int
+
+    @property
+    def mean(self) -> float:
+        """The mean of what is drawn."""
+        return (self.low + self.high) / 2
+
+    def draw(self, generator: np.random.Generator) -> int:
+        """Return one of the numbers."""
+        return int(generator.integers(self.low, self.high + 1))
+
+
+REMEDY = 'use a number from 1 on, a range such as "1..5"'
+
+
+class Stragglers(Settings):
+    """A share of the clients, drawn anew in each round, that do what they can; the others do all of their epochs."""
+
+    share: float
+    epochs: int | str  # a number, or a range such as "1..10"
+    others: int | str
+
+    @field_validator("share")
+    @classmethod
+    def _check_share(cls, value: float) -> float:
+        if not 0 <= value <= 1:
+            raise InputError(f"share={value} is not a share of the clients; use a number from 0 to 1")
+        return value
+
+    @field_validator("epochs", "others", mode="before")
+    @classmethod
+    def _read(cls, value: Any, info: ValidationInfo) -> int | str:
+        return _number_or_range(str(info.field_name), value, remedy=REMEDY.replace(", a", " or a"))
+
+    @property
+    def low(self) -> int:
+        """The fewest epochs that a client may be asked for."""
+        others = range_of(self.others).low
+        return min(range_of(self.epochs).low, others) if self.share else others
+
+    @property
+    def mean(self) -> float:
+        """The mean number of epochs."""
+        return self.share * range_of(self.epochs).mean + (1 - self.share) * range_of(self.others).mean
+
+    def draw(self, generator: np.random.Generator) -> int:
+        """Return a client's epochs in a round."""
+        return range_of(self.epochs if generator.random() < self.share else self.others).draw(generator)
+
+
+Epochs = int | str | tuple[int, ...] | Stragglers
+
+
+def read_epochs(value: Any) -> Epochs:
+    """Return what a file says of the epochs as a number, a range, a list or stragglers; refuse the rest."""
+    if isinstance(value, dict):
+        try:
+            return Stragglers(**value)
+        except InputError as error:
+            raise InputError(f"epochs: {error}") from None
+    if isinstance(value, Stragglers):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(_number("epochs", number, remedy="list a whole number for each client") for number in value)
+    return _number_or_range("epochs", value, remedy=f"{REMEDY}, or a list")
+
+
+def range_of(numbers: int | str) -> Range:
+    """Return the range that "1..5" describes; a number is a range of one."""
+    low, _, high = str(numbers).partition("..")
+    return Range(int(low), int(high or low))
+
+
+def _number_or_range(name: str, value: Any, *, remedy: str) -> int | str:
+    if not isinstance(value, str) or value.isdecimal():
+        return _number(name, value, remedy=remedy)
+    match = re.fullmatch(r"(\d+)\.\.(\d+)", value)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f"{name}={value!r} is not a range; {remedy}")
+    return value
+
+
+def _number(name: str, value: Any, *, remedy: str) -> int:
+    whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not (whole or (isinstance(value, str) and value.isdecimal())):
+        raise InputError(f"{name}={value!r} is not a number of epochs; {remedy}")
+    if int(value) < 1:
+        raise InputError(f"{name}={value} does no work; {remedy}")
+    return int(value)

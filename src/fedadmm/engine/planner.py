@@ -23,8 +23,7 @@ class Planner:
         seed: int,
     ) -> None:
         self._skip_probability, self._participation = algorithm.silence, participation
-        self._local, self._work, self._devices, self._seed = local, local.work, devices, seed
-        self._untouched = stream(seed, "work")  # for a rule that draws nothing
+        self._local, self._devices, self._seed = local, devices, seed
 
     def plan(self, round: int, *, informed: Collection[int] | None = None) -> list[Assignment]:
         """Return the assignments of a round, ids rising.
@@ -52,7 +51,6 @@ class Planner:
 
     def assignment(self, round: int, client: int, *, hears: bool = True, sends: bool = True) -> Assignment:
         """Return what one client is asked to do in a round."""
-        generator = stream(self._seed, "work", round, client) if self._work.draws else self._untouched
-        epochs = self._work.epochs(client, generator=generator)
+        epochs = self._local.epochs_of(client, round=round, seed=self._seed)
         gradients = self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts)
         return Assignment(client, round, epochs, gradients, hears=hears, sends=sends)

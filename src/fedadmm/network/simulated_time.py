@@ -8,7 +8,7 @@ from fedadmm.config.compatibility import check_clock
 from fedadmm.core.algorithm import Algorithm, Message
 from fedadmm.core.errors import InputError
 from fedadmm.core.messages import num_bytes
-from fedadmm.core.participation import Participation, Uniform, Work
+from fedadmm.core.participation import Participation, Uniform
 from fedadmm.core.round import Assignment, Buffers, ServerCheckpoint
 from fedadmm.core.store import Store
 from fedadmm.data.federated import FederatedData
@@ -56,7 +56,7 @@ def clockwork_of(
     )
     if clock.asynchronous is None:
         if clock.deadline is not None:
-            _check_deadline(clock, timing, assign, work=local.work, num_clients=data.num_clients)
+            _check_deadline(clock, timing, assign, local=local, num_clients=data.num_clients)
         return Clockwork(clock, timing, None)
     at_work = _num_at_work(clock, participation, data.num_clients)
     schedule = Schedule(
@@ -90,13 +90,13 @@ def rounds_on(
 
 
 def _check_deadline(
-    clock: Clock, timing: Timing, assign: Callable[[int, int], Assignment], *, work: Work, num_clients: int
+    clock: Clock, timing: Timing, assign: Callable[[int, int], Assignment], *, local: LocalTraining, num_clients: int
 ) -> None:
     """Refuse a deadline that no client can meet, even if it is on all the while and asked for as little as may be."""
     assert clock.deadline is not None
     quickest = math.inf
     for client in range(num_clients):
-        epochs = 1 if clock.late == "less" else work.least(client)
+        epochs = 1 if clock.late == "less" else local.least_epochs(client)
         least = assign(1, client)._replace(epochs=epochs)
         quickest = min(quickest, timing.quickest(least))
         if quickest <= clock.deadline * (1 + ROUNDING):

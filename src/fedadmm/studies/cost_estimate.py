@@ -72,7 +72,7 @@ class Pace:
 def gradient_evaluations(experiment: Experiment) -> float:
     """Return how many gradients of one example a round of one of the paper's experiments takes."""
     assert isinstance(experiment.participation, float)
-    epochs = 1.0 if experiment.algorithm_name == "fedsgd" else experiment.local.work.mean
+    epochs = 1.0 if experiment.algorithm_name == "fedsgd" else experiment.local.mean_epochs
     share = 1.0 if experiment.algorithm.silence is not None else experiment.participation  # then all compute
     return share * NUM_EXAMPLES[experiment.data.name] * epochs
 

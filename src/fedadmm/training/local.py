@@ -3,17 +3,25 @@
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import field_validator, model_validator
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.participation import Work
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.per_client import (
+    Distribution,
+    Epochs,
+    FallingDistribution,
+    Stragglers,
+    check_length,
+    check_positive,
+    range_of,
+    read_epochs,
+    value_of,
+)
+from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
-from fedadmm.training.epochs import Epochs, read_epochs, work_of
-from fedadmm.training.limits import Speed, Tolerance, check_speed, read_speed, read_tolerance, speed_of, tolerance_at
-from fedadmm.training.solver_names import SolverName, check_solver, names_of, solver_of
-from fedadmm.training.solvers import solver_named
+from fedadmm.training.solver_names import NAMES, SolverName, check_solver, names_of, own_solver
 
 
 class LocalTraining(Settings):
@@ -30,8 +38,8 @@ class LocalTraining(Settings):
     tolerance: epsilon_i; a client stops where |grad L_i|^2 <= epsilon_i (equation 6), which SGD checks after each
         epoch. A number, a schedule such as {schedule = "power", start = 1.0, power = 2}, a list, one per client, or
         {distribution = "log_uniform", low = 1e-4, high = 1e-2}; then `power = 2` lets it fall over rounds, too.
-    max_steps: a client stops after so many steps, in the midst of an epoch if need be.
-    seconds, speed: a client stops after so many seconds on its simulated device, which takes `speed` gradients of
+    max_steps: a client stops after this many steps, in the midst of an epoch if need be.
+    seconds, speed: a client stops after this many seconds on its simulated device, which takes `speed` gradients of
         single examples a second: a number, a list, one per client, a distribution, or the name of a fact of `devices`.
         However short the time, it takes one step (SGD: one batch; the others: two gradients over all examples).
         They limit its work and time nothing; what times the rounds is [clock], whose speeds are its own.
@@ -43,10 +51,10 @@ class LocalTraining(Settings):
     momentum: float = 0.0
     weight_decay: float = 0.0
     solver: SolverName | None = None
-    tolerance: Tolerance | None = None
+    tolerance: Rate | tuple[float, ...] | FallingDistribution | None = None
     max_steps: int | None = None
     seconds: float | None = None
-    speed: Speed | None = None
+    speed: float | tuple[float, ...] | Distribution | str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +69,7 @@ class LocalTraining(Settings):
     @classmethod
     def _check_batch_size(cls, value: Any) -> Any:
         if value != "full" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InputError(f'batch_size={value!r} is no batch; use a whole number from 1 on, or "full"')
+            raise InputError(f'batch_size={value!r} is not a batch size; use a whole number from 1 on, or "full"')
         return value
 
     @field_validator("learning_rate", mode="before")
@@ -78,20 +86,28 @@ class LocalTraining(Settings):
             raise InputError(f"{info.field_name}={value} is out of range; use a number from 0 to below 1")
         return value
 
-    @field_validator("solver", mode="before")
-    @classmethod
-    def _check_solver(cls, value: Any) -> Any:
-        return check_solver(value)
+    _check_solver = field_validator("solver", mode="before")(check_solver)
 
-    _read_tolerance = field_validator("tolerance", mode="before")(read_tolerance)
-    _read_speed = field_validator("speed", mode="before")(read_speed)
+    @field_validator("tolerance", mode="before")
+    @classmethod
+    def _read_tolerance(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            value = FallingDistribution(**value) if "distribution" in value else rate_from("tolerance", value)
+        return check_positive("tolerance", value)
+
+    @field_validator("speed", mode="before")
+    @classmethod
+    def _read_speed(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return value
+        return check_positive("speed", Distribution(**value) if isinstance(value, dict) else value)
 
     @field_validator("max_steps", "seconds", mode="before")
     @classmethod
     def _check_one_for_all(cls, value: Any, info: Any) -> Any:
         if isinstance(value, list | tuple | dict):
             raise InputError(
-                f"{info.field_name}={value!r} is no single number; give one for all clients: "
+                f"{info.field_name}={value!r} is not a single number; give one for all clients: "
                 "what may differ between them is speed, by a list or a distribution, or epochs"
             )
         return value
@@ -116,11 +132,6 @@ class LocalTraining(Settings):
         return self
 
     @property
-    def work(self) -> Work:
-        """The rule behind `epochs`."""
-        return work_of(self.epochs)
-
-    @property
     def beyond_epochs(self) -> str:
         """The keys that ask for more than epochs of SGD, in words."""
         keys = ("solver", "tolerance", "max_steps", "seconds")
@@ -130,19 +141,43 @@ class LocalTraining(Settings):
         """Return the learning rate of a round."""
         return at(self.learning_rate, round)
 
+    def epochs_of(self, client: int, *, round: int, seed: int) -> int:
+        """Return how many epochs a client does in a round."""
+        epochs = range_of(self.epochs) if isinstance(self.epochs, str) else self.epochs
+        return value_of(epochs, client, seed=seed, purpose="work", round=round)
+
+    def least_epochs(self, client: int) -> int:
+        """Return the fewest epochs that a client may be asked for."""
+        if isinstance(self.epochs, tuple):
+            return self.epochs[client]
+        return self.epochs.low if isinstance(self.epochs, Stragglers) else range_of(self.epochs).low
+
+    @property
+    def mean_epochs(self) -> float:
+        """The mean number of epochs over clients and rounds."""
+        if isinstance(self.epochs, tuple):
+            return sum(self.epochs) / len(self.epochs)
+        return self.epochs.mean if isinstance(self.epochs, Stragglers) else range_of(self.epochs).mean
+
     def tolerance_at(self, round: int, *, client: int, seed: int) -> float | None:
         """Return the epsilon_i of a client in a round, None if none was asked for."""
-        return None if self.tolerance is None else tolerance_at(self.tolerance, round, client=client, seed=seed)
+        tolerance = self.tolerance
+        if tolerance is None or isinstance(tolerance, Schedule):
+            return None if tolerance is None else tolerance.at(round)
+        value = value_of(tolerance, client, seed=seed, purpose="accuracy")  # the stream's name since 0.1.0
+        return Power(value, tolerance.power).at(round) if isinstance(tolerance, FallingDistribution) else value
 
     def solver_of(self, client: int, *, seed: int) -> str:
         """Return the name of a client's solver."""
-        return solver_of(self.solver, client=client, seed=seed)
+        return value_of(self.solver or "sgd", client, seed=seed, purpose="solver")
 
     def gradients_of(self, client: int, *, seed: int, facts: Mapping[str, Any]) -> int | None:
         """Return how many gradients of single examples a client has the time for, None if time does not matter."""
         if self.seconds is None or self.speed is None:
             return None
-        return int(self.seconds * speed_of(self.speed, client=client, seed=seed, facts=facts))
+        if isinstance(self.speed, str):
+            return int(self.seconds * float(facts[self.speed][client]))
+        return int(self.seconds * value_of(self.speed, client, seed=seed, purpose="speed"))
 
     def to_table(self) -> dict[str, Any]:
         """Return plain values, in full."""
@@ -153,13 +188,11 @@ class LocalTraining(Settings):
     def check(self, num_clients: int, *, facts: Mapping[str, Any] | None = None) -> None:
         """Refuse a list that does not fit the number of clients, and names that lead nowhere."""
         for key in ("epochs", "solver", "tolerance", "speed"):
-            value = getattr(self, key)
-            if isinstance(value, tuple) and len(value) != num_clients:
-                what = "names" if key == "solver" else "numbers"
-                raise InputError(f"{key} lists {len(value)} {what} for {num_clients} clients; give one for each")
-        for name in names_of(self.solver) - {"sgd"}:
-            solver_named(name)
-        check_speed(self.speed, num_clients=num_clients, facts=facts or {})
+            check_length(key, getattr(self, key), num_clients, what="names" if key == "solver" else "numbers")
+        for name in names_of(self.solver) - set(NAMES):
+            own_solver(name)
+        if isinstance(self.speed, str):
+            _check_fact(self.speed, num_clients=num_clients, facts=facts or {})
 
     def check_plain(self, method: str) -> None:
         """Refuse, for a method that needs it, all but steps along the gradient."""
@@ -170,3 +203,17 @@ class LocalTraining(Settings):
             )
         if others := names_of(self.solver) - {"sgd", "gd"}:
             raise InputError(f'{method} needs plain SGD, and local has solver={min(others)!r}; use "sgd" or "gd"')
+
+
+def _check_fact(speed: str, *, num_clients: int, facts: Mapping[str, Any]) -> None:
+    """Refuse a fact that the devices do not have, or that is not a speed."""
+    if speed not in facts:
+        raise InputError(
+            f"speed={speed!r} is not a fact of the devices, which have {', '.join(facts) or 'none'}; "
+            "name one of them, or give examples per second"
+        )
+    values = np.asarray(facts[speed])
+    if values.shape != (num_clients,) or not (np.isfinite(values) & (values > 0)).all():
+        raise InputError(
+            f"the fact {speed!r} is not a speed of {num_clients} devices; give each a finite number above 0"
+        )

@@ -1,13 +1,14 @@
 """Which client runs which solver."""
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from itertools import accumulate
 from typing import Any, Self
 
+import numpy as np
 from pydantic import ConfigDict, model_validator
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.seeds import stream
+from fedadmm.core.names import import_named
 from fedadmm.core.settings import Settings
 
 NAMES = ("sgd", "gd", "lbfgs")
@@ -35,6 +36,12 @@ class Shares(Settings):
         """The share of each solver: of ours, then of the user's own."""
         return {name: getattr(self, name) for name in NAMES} | dict(sorted(self.__pydantic_extra__.items()))
 
+    def draw(self, generator: np.random.Generator) -> str:
+        """Return the name of a client's solver."""
+        place, names = generator.random(), list(self.by_name)
+        bounds = accumulate(self.by_name[name] for name in names[:-1])
+        return names[sum(place >= bound for bound in bounds)]
+
 
 SolverName = str | tuple[str, ...] | Shares
 
@@ -58,14 +65,15 @@ def names_of(solver: SolverName | None) -> Set[str]:
     return set(solver) if isinstance(solver, tuple) else {solver or "sgd"}
 
 
-def solver_of(solver: SolverName | None, *, client: int, seed: int) -> str:
-    """Return the name of a client's solver."""
-    if isinstance(solver, Shares):
-        place = stream(seed, "solver", client).random()
-        *names, last = solver.by_name
-        bounds = accumulate(solver.by_name[name] for name in names)
-        return [*names, last][sum(place >= bound for bound in bounds)]
-    return solver[client] if isinstance(solver, tuple) else solver or "sgd"
+def own_solver(name: str) -> Callable[..., Any]:
+    """Return the function of a user's own solver; refuse a name that leads nowhere, or not to a function."""
+    function: Callable[..., Any] = import_named(name, what="solver")
+    if not callable(function):
+        raise InputError(
+            f'solver "{name}" is of type {type(function).__name__}; '
+            "name a function of (objective, start, budget) that returns w"
+        )
+    return function
 
 
 def _name(function: Any) -> str:

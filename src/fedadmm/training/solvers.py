@@ -7,13 +7,14 @@ the first point that is accurate enough, or when the budget is over, at the poin
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named, where_raised
+from fedadmm.core.names import where_raised
+from fedadmm.training.solver_names import own_solver
 
 MEMORY = 20  # pairs of vectors that L-BFGS remembers
 FALL = 1e-4  # of the gradient's norm, after which L-BFGS begins anew from where it is
@@ -176,12 +177,7 @@ def solver_named(name: str) -> Solver:
     """Return a solver of ours, or the user's own as one whose mistakes are sentences."""
     if name in SOLVERS:
         return SOLVERS[name]
-    function: Any = import_named(name, what="solver")
-    if not callable(function):
-        raise InputError(
-            f'solver "{name}" is of type {type(function).__name__}; '
-            "name a function of (objective, start, budget) that returns w"
-        )
+    function = own_solver(name)
 
     def solve(objective: Lagrangian, start: Vector, budget: Budget) -> Vector:
         try:

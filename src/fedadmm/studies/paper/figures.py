@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 
 from fedadmm.algorithms import FedADMM, FedPD
+from fedadmm.core.per_client import Stragglers
 from fedadmm.core.schedules import Step
 from fedadmm.studies.paper.setting import ALGORITHM_1, BASELINES, COMPARED, Distribution, Method, Setting
 from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.studies.paper.tables import TABLE_4_COLUMNS
-from fedadmm.training.epochs import Stragglers
 
 SCALES: dict[Size, tuple[int, ...]] = {"paper": (100, 200, 500, 1000), "small": (100, 200, 400)}
 
