@@ -12,13 +12,13 @@ import clock
 import convex_tables
 import theory_figures
 
-from fedadmm.cli.reproduce import kept_arrivals, paper_report
 from fedadmm.report.figures import columns_figure, save_figure
 from fedadmm.report.methods import methods_in
 from fedadmm.report.table import markdown, report_rows
 from fedadmm.studies.campaign import Places, jobs_of
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.tuned import published_values
+from fedadmm.studies.paper_report import paper_report
 from fedadmm.studies.ratios import ratios_markdown
 
 MINUTES = ("lemmas", "theorem1")
@@ -31,17 +31,15 @@ BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end
 
 
 def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
-    """Return the tables of a preset, with its curves if they are asked for; these are drawn anew on request."""
-    preset = PAPER[name]
-    if preset.table is not None:
-        worked_out = preset.table()
+    """Return the tables of a study, with its curves if they are asked for; these are drawn anew on request."""
+    study = PAPER[name]
+    if study.table is not None:
+        worked_out = study.table()
         return markdown([dict(zip(worked_out.columns, row, strict=True)) for row in worked_out.rows])
-    if preset.chosen:
-        return ratios_markdown(kept_arrivals(preset, RESULTS), chosen=preset.chosen, aside=preset.aside)
-    jobs = jobs_of(
-        preset, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper"
-    )
-    report = paper_report(preset, jobs, results=RESULTS)
+    if study.chosen:
+        return ratios_markdown(study, results=RESULTS)
+    jobs = jobs_of(study, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper")
+    report = paper_report(study, jobs, results=RESULTS)
     if not report.sections:
         return "No run yet.\n"
     titles = [section.title for section in report.sections]
@@ -54,7 +52,7 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
         picture = DOCS / "figures" / f"{name}{'' if small else '-paper'}.png"
         if draw:
             save_figure(columns_figure(dict(zip(titles, methods, strict=True)), width=12), picture)
-        parts.append(f"![{preset.title}, accuracy against rounds](figures/{picture.name})\n")
+        parts.append(f"![{study.title}, accuracy against rounds](figures/{picture.name})\n")
     return "\n".join(parts)
 
 

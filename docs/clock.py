@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedadmm.cli.reproduce import paper_report
 from fedadmm.report.figures import plt, save_figure
 from fedadmm.report.methods import estimate
 from fedadmm.report.runs import RunData
 from fedadmm.report.table import markdown
 from fedadmm.studies.campaign import Places, jobs_of
 from fedadmm.studies.paper.clock import CLOCK, METHODS, MODES
+from fedadmm.studies.paper_report import paper_report
 
 SECONDS = 1100  # of simulated time, which every run reaches
 TARGET = 0.9
@@ -22,7 +22,7 @@ Runs = dict[tuple[str, str], list[RunData]]  # by mode and method, one for each 
 
 
 def runs_in(results: Path) -> Runs:
-    """Return the finished runs of the preset."""
+    """Return the finished runs of the study."""
     jobs = jobs_of(CLOCK, places=Places(results, results), found={}, size="small")
     found: Runs = {}
     for section in paper_report(CLOCK, jobs, results=results).sections:

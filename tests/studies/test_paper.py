@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedProx
-from fedadmm.cli.reproduce import kept_arrivals
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.studies.cost_estimate import Pace
@@ -13,7 +12,7 @@ from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.tables import TABLE_3_COLUMNS, TABLE_3_ROUNDS
 from fedadmm.studies.paper.tuned import read_tuned, tuned_experiment, write_tuned
-from fedadmm.studies.ratios import comparisons, overall, read_arrivals
+from fedadmm.studies.ratios import arrivals_file, comparisons, overall, read_arrivals
 
 WITH_RUNS = [name for name, preset in PAPER.items() if preset.table is None]
 
@@ -136,7 +135,7 @@ def test_auto_is_judged_by_networks_that_its_rules_were_not_made_on():
 
 def test_the_preset_runs_the_member_of_the_family_that_needs_the_fewest_rounds():
     auto = PAPER["auto"]
-    kept = read_arrivals(kept_arrivals(auto, Path(__file__).parents[2] / "results"))
+    kept = read_arrivals(arrivals_file(auto, Path(__file__).parents[2] / "results"))
     means = overall(comparisons(kept, chosen=auto.chosen), aside=auto.aside)
     best = min(means, key=means.__getitem__)
     assert means[best] < 1  # the best constants of each problem, found afterwards

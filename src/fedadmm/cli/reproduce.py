@@ -1,8 +1,8 @@
-"""The command that reproduces the paper's tables and figures, and what its report is made of."""
+"""The command that reproduces the paper's tables and figures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -28,15 +28,14 @@ from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
-from fedadmm.report.runs import read_run
-from fedadmm.report.section import Published, PublishedFor, Section
 from fedadmm.runs.records import Record
 from fedadmm.studies.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
 from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper import PAPER, Size, Study, WorkedOut
 from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
-from fedadmm.studies.ratios import arrivals_of, comparisons, keep_arrivals, overall, ratio_rows, read_arrivals
+from fedadmm.studies.paper_report import paper_report
+from fedadmm.studies.ratios import arrivals_file, keep_ratios, overall, ratio_rows, read_arrivals
 
 app = typer.Typer()
 
@@ -131,7 +130,7 @@ def _print_status(by_preset: dict[Study, list[Job]], pace: Pace, *, size: Size, 
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
         "timed on this one." + (" Small versions: --size small." if size == "paper" else "")
     )
-    for path in (kept_arrivals(preset, results) for preset in by_preset if preset.chosen):
+    for path in (arrivals_file(preset, results) for preset in by_preset if preset.chosen):
         if count := len(read_arrivals(path)):
             say(f"{path} has the rounds of arrival of {count} runs that are not kept.")
 
@@ -191,37 +190,8 @@ def _run_missing(
     return done
 
 
-class PaperReport(NamedTuple):
-    """The finished runs of a preset, a section for each column, and what the paper prints for them."""
-
-    sections: list[Section]
-    published: PublishedFor
-
-
-def paper_report(preset: Study, jobs: Iterable[Job], *, results: Path) -> PaperReport:
-    """Return what a report of a preset is made of; columns without a finished run are left out."""
-    sections: dict[str, Section] = {}
-    published: dict[str, Published] = {}
-    for job in jobs:
-        folder = results / job.experiment.folder_name
-        if not folder.exists():
-            continue
-        column, rounds = job.paper_run.column, job.paper_run.rounds
-        sections.setdefault(column, Section(column, [])).runs.append(read_run(folder))
-        if rounds is not None:
-            where = f"{preset.title.partition(':')[0]}, {column}"
-            published[folder.name] = Published(where, int(rounds) if rounds.isdigit() else None)
-    return PaperReport(list(sections.values()), lambda run: published.get(run.path.name))
-
-
-def kept_arrivals(preset: Study, results: Path) -> Path:
-    """Return the file in which a preset of many runs keeps the rounds of their arrival."""
-    return results / f"{preset.name}.csv"
-
-
 def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
-    arrivals = arrivals_of(paper_report(preset, jobs, results=results).sections)
-    found = comparisons(keep_arrivals(kept_arrivals(preset, results), arrivals), chosen=preset.chosen)
+    found = keep_ratios(preset, paper_report(preset, jobs, results=results).sections, results=results)
     if not found:
         say("No column has a run of every method yet, so nothing is compared.")
         return

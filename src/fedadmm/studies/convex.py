@@ -46,7 +46,7 @@ AS_ANALYSED = FedADMM(rho=RHO, eta="participation", newcomer="initial")
 
 @dataclass(frozen=True)
 class Method:
-    """A method as the table has it: its local work is so many gradient steps, or an exact solve where that is None."""
+    """A method as the table has it: its local work is this many gradient steps, or an exact solve where it is None."""
 
     algorithm: Algorithm[Any, Any, Any]
     num_steps: int | None = None
@@ -74,7 +74,8 @@ METHODS: dict[str, Method] = {
     "FedHybrid, half": Method(FedHybrid(newton=0.5), 1, 0.5),
     "FedHybrid, Newton": Method(FedHybrid(newton=1.0), 1, 0.5),
 }
-WITH_ALL = ("FedPD", "FedHybrid")  # stated for all clients in every round
+WITH_ALL = FedPD | FedHybrid  # stated for all clients in every round
+CONSENSUS_ADMM = FedADMM | FedDyn | FedPD  # what they are with all clients and exact solves
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,10 @@ def cells() -> list[Cell]:
     """Return the runs of the table; a method that needs everyone has no others."""
     return [
         Cell(name, data, participation)
-        for name in METHODS
+        for name, method in METHODS.items()
         for data in DATA
         for participation in LIMITS
-        if participation == 1 or not name.startswith(WITH_ALL)
+        if participation == 1 or not isinstance(method.algorithm, WITH_ALL)
     ]
 
 
@@ -166,10 +167,11 @@ def promised(cell: Cell) -> float | None:
     """
     if cell.participation != 1:
         return None
-    if cell.method == "FedSGD":
+    method = METHODS[cell.method]
+    if isinstance(method.algorithm, FedSGD):
         curvatures = torch.linalg.eigvalsh(clients(cell.data)[0].mean(dim=0))
-        return math.log10(float((1 - METHODS["FedSGD"].learning_rate * curvatures).abs().max()))
-    if cell.method.startswith(("FedADMM, eta", "FedDyn", "FedPD")):
+        return math.log10(float((1 - method.learning_rate * curvatures).abs().max()))
+    if isinstance(method.algorithm, CONSENSUS_ADMM):
         mu, largest = 1 / CONDITION, 1.0
         delta = max((largest - RHO) / (largest + RHO), (RHO - mu) / (RHO + mu))
         return math.log10((1 + delta) / 2)

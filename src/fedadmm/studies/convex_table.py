@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedadmm.studies.convex import LIMITS, LOST, METHODS, TARGETS, Cell, promised
+from fedadmm.studies.convex import LIMITS, LOST, METHODS, TARGETS, Cell, cells, promised
 
 Found = dict[str, dict[str, Any]]
 
@@ -55,11 +55,10 @@ def theory_rows(found: Found, *, data: str) -> list[dict[str, str]]:
 def broken_promises(found: Found) -> list[str]:
     """Return the cells whose measured slope is flatter than theory promises, to 5 %."""
     broken = []
-    for key, entry in found.items():
-        method, data, share = key.split(" / ")
-        number = promised(Cell(method, data, float(share)))
-        if number is not None and (entry["slope"] is None or entry["slope"] > 0.95 * number):
-            broken.append(key)
+    for cell in cells():
+        number, entry = promised(cell), found.get(cell.key)
+        if number is not None and entry is not None and (entry["slope"] is None or entry["slope"] > 0.95 * number):
+            broken.append(cell.key)
     return broken
 
 

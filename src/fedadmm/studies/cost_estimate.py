@@ -4,18 +4,16 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import platformdirs
-import torch
 
-from fedadmm.algorithms import FedAvg
+from fedadmm.algorithms import FedAvg, FedSGD
 from fedadmm.config.experiment import Experiment
-from fedadmm.data import federate, make_dataset
 from fedadmm.engine.choice import num_cores
 from fedadmm.runs.records import Record
-from fedadmm.runs.simulation import Simulation
 from fedadmm.training.local import LocalTraining
 
 NUM_EXAMPLES = {"mnist": 60_000, "fmnist": 60_000, "cifar10": 50_000, "digits": 1437}
@@ -44,7 +42,7 @@ class Pace:
             self._remember(_key(experiment), statistics.median(seconds))
 
     def seconds(self, experiment: Experiment, *, rounds: int) -> float:
-        """Return the estimated seconds of so many rounds.
+        """Return the estimated seconds of this many rounds.
 
         Rounds on data that is made on the spot are small, and count nothing until such a run was made.
         """
@@ -53,7 +51,7 @@ class Pace:
         return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
 
     def seconds_from_start(self, experiment: Experiment, *, rounds: int) -> float:
-        """Return the estimated seconds of a start and so many rounds."""
+        """Return the estimated seconds of a start and this many rounds."""
         return START_SECONDS + self.seconds(experiment, rounds=rounds)
 
     def _per_gradient(self, experiment: Experiment) -> float:
@@ -72,7 +70,7 @@ class Pace:
 def gradient_evaluations(experiment: Experiment) -> float:
     """Return how many gradients of one example a round of one of the paper's experiments takes."""
     assert isinstance(experiment.participation, float)
-    epochs = 1.0 if experiment.algorithm_name == "fedsgd" else experiment.local.mean_epochs
+    epochs = 1.0 if isinstance(experiment.algorithm, FedSGD) else experiment.local.mean_epochs
     share = 1.0 if experiment.algorithm.silence is not None else experiment.participation  # then all compute
     return share * NUM_EXAMPLES[experiment.data.name] * epochs
 
@@ -80,7 +78,7 @@ def gradient_evaluations(experiment: Experiment) -> float:
 def _batch(experiment: Experiment) -> int:
     """Return how many examples a step takes: FedSGD and a full batch take all of a client's."""
     batch = experiment.local.batch_size
-    if batch != "full" and experiment.algorithm_name != "fedsgd":
+    if batch != "full" and not isinstance(experiment.algorithm, FedSGD):
         return batch
     return min(NUM_EXAMPLES[experiment.data.name] // (experiment.data.num_clients or 1), 1000)
 
@@ -96,11 +94,16 @@ def _steps(experiment: Experiment) -> str:
 
 
 def _key(experiment: Experiment) -> str:
-    return f"{_steps(experiment)}, {num_cores()} cores, torch {torch.__version__}"
+    return f"{_steps(experiment)}, {num_cores()} cores, torch {version('torch')}"
 
 
 def _probe(experiment: Experiment) -> float:
     """Return the seconds per gradient of a round on random images, spread over the cores."""
+    import torch
+
+    from fedadmm.data import federate, make_dataset
+    from fedadmm.runs.simulation import Simulation
+
     batch = _batch(experiment)
     num_clients = max(1, PROBE_EXAMPLES // batch)
     generator = torch.Generator().manual_seed(0)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fedadmm.report.section import Section
 from fedadmm.report.table import markdown
+from fedadmm.studies.paper.study import Study
 
 
 class Arrival(NamedTuple):
@@ -48,21 +49,19 @@ class Comparison(NamedTuple):
         return standing.rounds / self.best.rounds
 
 
-def arrivals_of(sections: Iterable[Section]) -> list[Arrival]:
-    """Return what is kept of the runs that have ended."""
-    return [
-        Arrival(
-            section.title,
-            run.label,
-            int(run.experiment["seed"]),
-            run.arrival,
-            len(run.rounds),
-            float(run.target or 0.0),
-        )
-        for section in sections
-        for run in section.runs
-        if run.status != "stopped"
+def arrivals_file(study: Study, results: Path) -> Path:
+    """Return the file in which a study of many runs keeps the rounds of their arrival."""
+    return results / f"{study.name}.csv"
+
+
+def keep_ratios(study: Study, sections: Iterable[Section], *, results: Path) -> list[Comparison]:
+    """Add the runs of a study that have ended to what was kept, and compare all of it."""
+    ended = [(section.title, run) for section in sections for run in section.runs if run.status != "stopped"]
+    new = [
+        Arrival(problem, run.label, int(run.experiment["seed"]), run.arrival, len(run.rounds), float(run.target or 0))
+        for problem, run in ended
     ]
+    return comparisons(keep_arrivals(arrivals_file(study, results), new), chosen=study.chosen)
 
 
 def read_arrivals(path: Path) -> list[Arrival]:
@@ -70,17 +69,11 @@ def read_arrivals(path: Path) -> list[Arrival]:
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return [
-            Arrival(
-                row["problem"],
-                row["method"],
-                int(row["seed"]),
-                int(row["arrived"]) if row["arrived"] else None,
-                int(row["rounds"]),
-                float(row["target"]),
-            )
-            for row in csv.DictReader(file)
-        ]
+        _, *rows = csv.reader(file)
+    return [
+        Arrival(problem, method, int(seed), int(arrived) if arrived else None, int(rounds), float(target))
+        for problem, method, seed, arrived, rounds, target in rows
+    ]
 
 
 def keep_arrivals(path: Path, new: Iterable[Arrival]) -> list[Arrival]:
@@ -133,15 +126,15 @@ def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[d
     ]
 
 
-def ratios_markdown(path: Path, *, chosen: Sequence[str], aside: Collection[str]) -> str:
-    """Return the table of what was kept, and the means over the problems that judge."""
-    found = comparisons(read_arrivals(path), chosen=chosen)
+def ratios_markdown(study: Study, *, results: Path) -> str:
+    """Return the table of what was kept of a study, and the means over the problems that judge."""
+    found = comparisons(read_arrivals(arrivals_file(study, results)), chosen=study.chosen)
     if not found:
         return "No run yet.\n"
-    means = sorted(overall(found, aside=aside).items(), key=lambda item: item[1])
-    judges = sum(comparison.problem not in aside for comparison in found)
+    means = sorted(overall(found, aside=study.aside).items(), key=lambda item: item[1])
+    judges = sum(comparison.problem not in study.aside for comparison in found)
     return (
-        f"{markdown(ratio_rows(found, aside=aside))}\n"
+        f"{markdown(ratio_rows(found, aside=study.aside))}\n"
         f"Geometric mean of the ratios over the {judges} problems above that judge:\n\n"
         + "".join(f"- `{method}`: {mean:.2f}\n" for method, mean in means)
     )
@@ -152,17 +145,13 @@ def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str,
 
     A problem on which no constants arrived counts as their limit, in their favour.
     """
-    judged = [c for c in found if c.problem not in aside]
-    means = {}
-    for place, standing in enumerate(judged[0].chosen if judged else ()):
-        logs = [
-            math.log(c.chosen[place].rounds / min(c.best.rounds, c.best.limit))
-            if math.isfinite(c.chosen[place].rounds)
-            else math.inf
-            for c in judged
-        ]
-        means[standing.method] = math.exp(sum(logs) / len(logs))
-    return means
+    logs: dict[str, list[float]] = {}
+    for comparison in found:
+        if comparison.problem not in aside:
+            best = min(comparison.best.rounds, comparison.best.limit)
+            for standing in comparison.chosen:
+                logs.setdefault(standing.method, []).append(math.log(standing.rounds / best))
+    return {method: math.exp(sum(own) / len(own)) for method, own in logs.items()}
 
 
 def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
