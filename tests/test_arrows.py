@@ -93,6 +93,7 @@ def test_nobody_imports_flower() -> None:
 def test_importing_the_command_line_starts_no_thread_of_torchs() -> None:
     # A process that forks afterwards, as a fork server does, would leave them behind and wait for them for ever.
     count = "len(os.listdir('/proc/self/task'))"
-    code = f"import os, torch, sklearn.datasets; before = {count}; import fedadmm.cli; print({count} - before)"
+    ours = "import fedadmm.cli.run, fedadmm.runs.runner"
+    code = f"import os, torch, sklearn.datasets; before = {count}; {ours}; print({count} - before)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(said) == 0

@@ -1,8 +1,12 @@
+import ast
+from pathlib import Path
+
 import pytest
 
 import fedadmm
 from fedadmm import Cosine, Experiment, FedADMM, FedAvg, InputError, LocalTraining, Step
 from fedadmm.algorithms import ALGORITHMS
+from fedadmm.core.renamed import NAMES
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -102,3 +106,32 @@ def test_an_algorithm_of_the_users_is_named_by_its_path(tmp_path, monkeypatch):
 
 def test_what_the_package_exports_is_there():
     assert all(hasattr(fedadmm, name) for name in fedadmm.__all__)
+
+
+def test_the_package_exports_what_its_editors_see():
+    source = ast.parse(Path(fedadmm.__file__).read_text())
+    (guarded,) = (node for node in source.body if isinstance(node, ast.If))
+    seen = [
+        (alias.name, node.module) for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    assert sorted(name for name, _ in seen) == sorted(fedadmm.__all__)
+    assert dict(seen) == {name: f"fedadmm.{module}" for name, module in fedadmm._MODULE_OF.items()}
+    assert set(fedadmm.__all__) <= set(dir(fedadmm))
+
+
+@pytest.mark.parametrize(("old", "new"), NAMES.items())
+def test_a_name_of_0_1_0_is_refused_with_the_new_one(old, new):
+    sentence = f"fedadmm.{old} is called fedadmm.{new} now"
+    with pytest.raises(AttributeError, match=sentence):
+        getattr(fedadmm, old)
+    with pytest.raises(ImportError, match=sentence):
+        exec(f"from fedadmm import {old}")
+    assert new in fedadmm.__all__
+    assert not hasattr(fedadmm, old)
+
+
+def test_a_name_that_never_was_is_an_ordinary_mistake():
+    with pytest.raises(AttributeError, match="module 'fedadmm' has no attribute 'FedFoo'"):
+        fedadmm.FedFoo  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'FedFoo'"):
+        from fedadmm import FedFoo  # noqa: F401

@@ -10,18 +10,18 @@ import tomli_w
 from pydantic import Field, field_serializer, field_validator
 
 from fedadmm.algorithms import ALGORITHMS, FedADMM
+from fedadmm.config.certificate import CertificateSettings
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named
+from fedadmm.core.names import EngineName, import_named
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
-from fedadmm.engine import EngineName
 from fedadmm.network.clock import Clock
 from fedadmm.network.faults import Faults
-from fedadmm.runs.certificate import CertificateSettings
-from fedadmm.runs.clients import Weighting
 from fedadmm.runs.metrics import MetricName, metric_named
 from fedadmm.training.local import LocalTraining
+
+Weighting = Literal["equal", "examples"]
 
 
 class ModelSettings(Settings):

@@ -6,9 +6,11 @@ import sys
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedadmm.core.errors import InputError
+
+EngineName = Literal["workers", "serial", "stacked", "ray", "auto"]
 
 
 def import_named(path: str, *, what: str) -> Any:

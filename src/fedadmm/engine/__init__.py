@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.names import EngineName
 from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
-from fedadmm.engine.choice import Choice, EngineName, choose, num_cores
+from fedadmm.engine.choice import Choice, choose, num_cores
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackableTask, StackedEngine
 from fedadmm.engine.workers import WorkersEngine

@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.names import EngineName
 from fedadmm.engine.elementwise import check_elementwise
 from fedadmm.engine.stacked import StackableTask
 
-EngineName = Literal["workers", "serial", "stacked", "ray", "auto"]
 STACKED_UP_TO = 100_000  # parameters: there a stack on one core takes a third of the time of workers on two
 
 logger = logging.getLogger(__name__)

@@ -4,16 +4,15 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import field_validator
 
+from fedadmm.config.certificate import CertificateSettings
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.store import Store
 from fedadmm.runs.lagrangian import Share, certificate_of, share
 from fedadmm.runs.records import Record
@@ -33,26 +32,6 @@ KEYS = (
     "largest_error",  # of |grad f_i(w_i) + y_i|^2 over the clients seen: the epsilon of their last solves
     "share_seen",  # of the clients, those visited at least once
 )
-
-
-class CertificateSettings(Settings):
-    """How often V^t is recorded, and over which clients; it costs one full gradient a client.
-
-    every: 1 records every round, 10 rounds 1, 11, 21 and so on.
-    clients: "all", or a number that is drawn anew each time: sums are then estimates.
-    """
-
-    every: int = 1
-    clients: int | Literal["all"] = "all"
-
-    _check_every = field_validator("every")(at_least_one)
-
-    @field_validator("clients", mode="before")
-    @classmethod
-    def _check_clients(cls, value: Any) -> Any:
-        if value != "all" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InputError(f'clients={value!r} is out of range; use a whole number from 1 on, or "all"')
-        return value
 
 
 class Certifier:

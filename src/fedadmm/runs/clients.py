@@ -1,15 +1,13 @@
 """What clients weigh, and how they fare."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from fedadmm.config.experiment import Weighting
 from fedadmm.core.errors import InputError
 from fedadmm.data.federated import FederatedData
-
-Weighting = Literal["equal", "examples"]
 
 
 @dataclass(frozen=True)

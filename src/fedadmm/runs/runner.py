@@ -8,13 +8,14 @@ from pathlib import Path
 
 import torch
 
+from fedadmm.config.certificate import CertificateSettings
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.store import StateTypes, Store
 from fedadmm.network.traces import digests_of
 from fedadmm.runs.build import simulation_of
-from fedadmm.runs.certificate import CertificateSettings, warn_of_old_rounds
+from fedadmm.runs.certificate import warn_of_old_rounds
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
 from fedadmm.runs.sinks import OpenSink

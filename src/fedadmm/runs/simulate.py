@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import nn
 
+from fedadmm.config.certificate import CertificateSettings
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import ParticipationRule
@@ -15,7 +16,6 @@ from fedadmm.core.round import Buffers
 from fedadmm.data.federated import FederatedData
 from fedadmm.network.clock import Clock
 from fedadmm.network.faults import Faults
-from fedadmm.runs.certificate import CertificateSettings
 from fedadmm.runs.clients import ClientScores
 from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.records import Record

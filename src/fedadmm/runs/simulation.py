@@ -10,7 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedadmm.config.certificate import CertificateSettings
 from fedadmm.config.compatibility import check_model, check_rules
+from fedadmm.config.experiment import Weighting
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
@@ -24,8 +26,8 @@ from fedadmm.engine.threads import one_thread
 from fedadmm.network.clock import Clock
 from fedadmm.network.faults import Faults, FaultyPost
 from fedadmm.network.simulated_time import clockwork_of, rounds_on
-from fedadmm.runs.certificate import CertificateSettings, Certifier, check_certifiable
-from fedadmm.runs.clients import ClientScores, Weighting, client_weights, weight_in
+from fedadmm.runs.certificate import Certifier, check_certifiable
+from fedadmm.runs.clients import ClientScores, client_weights, weight_in
 from fedadmm.runs.metrics import MetricName, metric_named
 from fedadmm.runs.records import Record
 from fedadmm.runs.status import has_diverged
