@@ -33,7 +33,7 @@ def test_the_report_goes_on_with_the_rest_on_request(mixed):
     assert result.exit_code == 0, result.output
     assert "Left out: " in result.stderr
     assert "stranger has data.name=mnist" in result.stderr
-    assert "void is no run folder" in result.stderr
+    assert "void is not a run folder" in result.stderr
     tables = (mixed / "out/tables.md").read_text()
     assert "mnist" not in tables
     assert "| fedavg | 2.0 ± 0.0 |" in tables

@@ -64,7 +64,7 @@ def test_every_preset_and_variant_is_an_experiment(name):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("rounds = ", "is no TOML: .*; mend that line"),
+        ("rounds = ", "is not TOML: .*; fix that line"),
         ("variants = 3", "write them as tables"),
         ("x = 1", "unknown key 'x'"),
     ],

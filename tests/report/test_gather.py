@@ -26,9 +26,9 @@ def test_what_is_half_written_empty_or_repeated_is_named_and_left_out(tmp_path):
     assert [run.path.name for run in found.runs] == ["good"]
     said = "\n".join(found.left_out)
     assert "begun has no finished round" in said
-    assert "half is no run folder: it has no rounds.jsonl" in said
-    assert "void is no run folder: it has no experiment.toml" in said
-    assert "held is no run folder: it has no experiment.toml" in said
+    assert "half is not a run folder: it has no rounds.jsonl" in said
+    assert "void is not a run folder: it has no experiment.toml" in said
+    assert "held is not a run folder: it has no experiment.toml" in said
     assert "again repeats a run of the same method and seed" in said
 
 

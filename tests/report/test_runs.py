@@ -34,7 +34,7 @@ def test_totals_add_up_over_rounds(tmp_path):
 def test_folders_that_are_no_runs_are_named(tmp_path):
     write_run(tmp_path / "a", [0.1])
     (tmp_path / "b").mkdir()
-    with pytest.raises(InputError, match=r"b is no run folder: it has no experiment.toml"):
+    with pytest.raises(InputError, match=r"b is not a run folder: it has no experiment.toml"):
         read_run(tmp_path / "b")
     (tmp_path / "a" / "rounds.jsonl").write_text("{half a line\n")
     with pytest.raises(InputError, match="a cannot be read"):

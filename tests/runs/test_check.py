@@ -190,11 +190,11 @@ def test_promised_books_balance_in_every_world(name: str, weights: tuple[int, ..
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (problem,) = _problems(tmp_path)
-    assert "is no run folder: it has no experiment.toml" in problem
+    assert "is not a run folder: it has no experiment.toml" in problem
 
 
 def test_a_file_is_no_run_folder_to_anyone_who_opens_one() -> None:
-    path, sentence = Path(__file__), "py is no run folder: it is a file; `fedadmm run` makes one"
+    path, sentence = Path(__file__), "py is not a run folder: it is a file; `fedadmm run` makes one"
     assert [sentence in problem for problem in _problems(path)] == [True]
     for open_run in (read_run, certify_run, export_command):
         with pytest.raises(InputError, match=re.escape(sentence)):

@@ -34,7 +34,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence_and_the_run_goes_on_after
     lines.unlink()
     lines.mkdir()
     assert place.run(out) == 2
-    assert f"cannot write {lines}: Is a directory; mend that" in place.said
+    assert f"cannot write {lines}: Is a directory; fix that" in place.said
     assert "Traceback" not in place.said
     lines.rmdir()
     assert place.run(out) == 0

@@ -34,8 +34,8 @@ BEGINNING = [
     ("fedadmm.state.file:lmdb", "open", 1, "before"),
     ("fedadmm.state.file:lmdb", "open", 1, "after"),
     ("fedadmm.state.file:Tables", "put", 1, "after"),
-    ("pathlib:Path", "rename", 1, "before"),
-    ("pathlib:Path", "rename", 1, "after"),
+    ("pathlib:Path", "replace", 1, "before"),
+    ("pathlib:Path", "replace", 1, "after"),
 ]
 ROUND = [
     ("fedadmm.state.disk:DiskStore", "_reclaim", 1, "before"),
@@ -52,7 +52,7 @@ ROUND = [
     ("fedadmm.runs.folder:RunFolder", "append_record", 2, "before"),
     ("fedadmm.runs.folder:RunFolder", "append_record", 2, "after"),
 ]
-END = [("fedadmm.runs.folder:RunFolder", "write_model", 1, "before"), ("fedadmm.runs.folder:os", "fsync", 1, "after")]
+END = [("fedadmm.runs.stored_model:StoredModel", "of", 1, "before"), ("fedadmm.core.files:os", "fsync", 1, "after")]
 
 
 @pytest.mark.slow

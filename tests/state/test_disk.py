@@ -29,7 +29,7 @@ def test_a_store_that_was_not_made_whole_is_made_again(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", killed)
+        patch.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             disk_store(tmp_path / "state")
     assert not (tmp_path / "state").exists()

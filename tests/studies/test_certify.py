@@ -96,7 +96,7 @@ def test_the_command_takes_several_runs_and_passes_over_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = [run(experiment(seed=seed), out=tmp_path).folder.path for seed in (0, 1)]
-    with pytest.raises(InputError, match=r"none is no run folder: it is not there; .*$"):
+    with pytest.raises(InputError, match=r"none is not a run folder: it does not exist; .*$"):
         certify_command([folders[0], tmp_path / "none", folders[1]])
     said = capsys.readouterr().out
     assert [f"{folder}:" in said.splitlines() for folder in folders] == [True, True]

@@ -33,7 +33,7 @@ from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
-from fedadmm.report.gather import TUNING
+from fedadmm.runs.folder import TUNING
 from fedadmm.runs.records import Record
 from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
 from fedadmm.studies.campaign import OutOfTimeError

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
-
-Table = dict[str, Any]
+from fedadmm.core.tables import Table, dotted
 
 
 @dataclass(frozen=True)
@@ -97,20 +95,11 @@ def _plan(text: str, *, where: str) -> Plan:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{where} is no TOML: {error}; mend that line") from error
+        raise InputError(f"{where} is not TOML: {error}; fix that line") from error
     variants = table.pop("variants", {})
     if not isinstance(variants, dict) or not all(isinstance(value, dict) for value in variants.values()):
         raise InputError(f"{where} has variants={variants!r}; write them as tables, [variants.NAME]")
     return Plan(table, variants, str(table.pop("remark", "")))
-
-
-def dotted(table: Table, prefix: str = "") -> Table:
-    """Return nested tables as one with dotted keys, the algorithm's name first: it clears its other keys."""
-    flat: Table = {}
-    for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):
-        nested = isinstance(value, dict) and not {"schedule", "distribution"} & value.keys()
-        flat |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
-    return flat
 
 
 def _apply(table: Table, changes: Table) -> None:

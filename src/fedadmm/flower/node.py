@@ -18,6 +18,7 @@ from fedadmm.engine.threads import one_thread
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import MessageFormat, Payload, WrongFormatError, make_wire
 from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.stored_model import write_model
 from fedadmm.state.node import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.models import build
@@ -122,7 +123,8 @@ class Node:
                 scores = self._task.evaluate_client(self.client, weights, buffers=buffers)
                 metrics |= {f"{prefix}{name}": value for name, value in scores.items()}
                 # evaluate_client has loaded the model.
-                self._folder.write_model(
+                write_model(
+                    self._folder,
                     self._task.model.module,
                     round=int(config["server-round"]),  # type: ignore[arg-type]
                     name=f"{prefix}model.safetensors",

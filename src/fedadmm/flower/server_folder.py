@@ -14,6 +14,7 @@ from fedadmm.core.store import state_types
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
+from fedadmm.runs.stored_model import write_model
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.node import REMEDY
 
@@ -80,4 +81,4 @@ class ServerFolder:
             self._store.stage(progress.round, client, Applied(number))
         self._store.commit(progress, clients=record.clients, record=record.to_json())
         self.folder.append_record(record)
-        self.folder.write_model(module, round=progress.round)
+        write_model(self.folder, module, round=progress.round)

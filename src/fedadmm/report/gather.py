@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedadmm.core.errors import InputError
-from fedadmm.report.methods import flat, without_repeats
+from fedadmm.core.tables import dotted
+from fedadmm.report.methods import without_repeats
 from fedadmm.report.runs import RunData, read_run
-
-TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named
+from fedadmm.runs.folder import TUNING
 
 
 class Gathered(NamedTuple):
@@ -86,7 +86,7 @@ def _setting(run: RunData) -> dict[str, Any]:
     for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
         if data.get("partition") != partition:
             data.pop(key, None)
-    return flat({"data": data, "target": run.target, "metric": run.metric.name})
+    return dotted({"data": data, "target": run.target, "metric": run.metric.name})
 
 
 def _run_folders(path: Path) -> Iterator[Path]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedadmm.core.tables import dotted
 from fedadmm.report.runs import RunData
 from fedadmm.report.styles import Style, styles_for
 from fedadmm.runs.metrics import Metric
@@ -193,14 +194,6 @@ def without_repeats(runs: Sequence[RunData]) -> tuple[list[RunData], list[RunDat
     return kept, [run for run in runs if not any(run is other for other in kept)]
 
 
-def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one with dotted keys."""
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        values |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return values
-
-
 def _name(run: RunData, alike: Sequence[RunData]) -> str:
     """Return the label; where others have it too, with the settings in which it differs from them."""
     tables = [_settings(other) for other in alike]
@@ -212,7 +205,7 @@ def _name(run: RunData, alike: Sequence[RunData]) -> str:
 
 
 def _settings(run: RunData) -> dict[str, Any]:
-    return {key: value for key, value in flat(run.experiment).items() if key not in NO_PART_OF_A_METHOD}
+    return {key: value for key, value in dotted(run.experiment).items() if key not in NO_PART_OF_A_METHOD}
 
 
 def _identity(run: RunData) -> str:

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
-from fedadmm.runs.lines import read_lines
+from fedadmm.runs.folder import not_a_run_folder, read_lines
 from fedadmm.runs.metrics import METRICS, Metric, metric_named
 from fedadmm.runs.records import CLIENT_KEYS, Record
-from fedadmm.runs.run_folders import no_run_folder
 from fedadmm.runs.status import Goal, Status
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
@@ -93,7 +92,7 @@ def read_run(path: Path) -> RunData:
         experiment = tomllib.loads((path / "experiment.toml").read_text())
         rounds = read_lines(path / "rounds.jsonl")
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise no_run_folder(path, lacks=Path(error.filename).name) from error
+        raise not_a_run_folder(path, lacks=Path(error.filename).name) from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
     if (problem := _problem(experiment, rounds)) is not None:

@@ -23,6 +23,7 @@ from fedadmm.runs.build import data_of
 from fedadmm.runs.clients import client_weights
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
+from fedadmm.runs.stored_model import read_model
 from fedadmm.state.disk import DiskStore
 
 
@@ -116,7 +117,7 @@ def _files(folder: RunFolder, records: list[dict[str, Any]], progress: ServerChe
         if Record.from_json(record).round != number:
             yield _problem(f"round {number} is missing; restore the run folder from a copy")
             break
-    model = folder.read_model()
+    model = read_model(folder)
     yield Finding("fact", "model.safetensors", _step(None if model is None else model.round, len(records)))
     if model is not None and progress is not None and model.round >= progress.round:
         theta = progress.server.theta.to(model.theta.dtype)

@@ -9,7 +9,8 @@ from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.store import state_types
 from fedadmm.runs.build import simulation_of
-from fedadmm.runs.folder import RunFolder, StoredModel
+from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.stored_model import StoredModel, read_model
 from fedadmm.state.disk import DiskStore
 
 
@@ -42,7 +43,7 @@ def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) ->
     """Return the model after the last committed round: the file's if it is in step, else made from the store."""
     progress = store.progress()
     rounds = 0 if progress is None else progress.round
-    model = folder.read_model()
+    model = read_model(folder)
     if model is not None and model.round == rounds:
         return model
     simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, open_store=lambda types, initial: store)

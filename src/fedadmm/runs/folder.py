@@ -1,53 +1,26 @@
-"""A run folder: what it holds, and that one process writes to it at a time."""
+"""A run folder: what it holds, and that one process writes to it at a time. It is read without torch."""
+
+from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import nn
-
-from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.engine import Choice
-from fedadmm.runs.lines import read_lines
+from fedadmm.core.files import write_whole
 from fedadmm.runs.records import Record
-from fedadmm.runs.run_folders import no_run_folder
 
+if TYPE_CHECKING:
+    from fedadmm.config.experiment import Experiment
+    from fedadmm.engine import Choice
+
+TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named
 PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
-
-
-class StoredModel(NamedTuple):
-    """A model as it is in model.safetensors."""
-
-    round: int  # after which it was so
-    tensors: dict[str, torch.Tensor]
-    parameters: list[str]  # the trainable ones, in the order in which theta holds them
-
-    @classmethod
-    def of(cls, module: nn.Module, *, round: int) -> "StoredModel":
-        """Return a network as it is stored."""
-        tensors = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
-        return cls(round, tensors, [name for name, p in module.named_parameters() if p.requires_grad])
-
-    def to_bytes(self) -> bytes:
-        """Return the file's content; the metadata is one key, as safetensors does not keep an order of several."""
-        facts = {"round": self.round, "parameters": self.parameters}
-        content: bytes = save(self.tensors, metadata={"fedadmm": json.dumps(facts)})
-        return content
-
-    @property
-    def theta(self) -> torch.Tensor:
-        """The trainable parameters as one vector."""
-        return torch.cat([self.tensors[name].reshape(-1) for name in self.parameters])
 
 
 class RunFolder:
@@ -88,7 +61,7 @@ class RunFolder:
             handle = (self.path / "lock").open()
         except (FileNotFoundError, NotADirectoryError):
             lacks = "lock" if (self.path / "experiment.toml").exists() else "experiment.toml"
-            raise no_run_folder(self.path, lacks=lacks) from None
+            raise not_a_run_folder(self.path, lacks=lacks) from None
         with handle:
             self._flock(handle, fcntl.LOCK_SH, remedy="wait for it, or give another --out")
             yield
@@ -99,6 +72,8 @@ class RunFolder:
 
     def read_experiment(self) -> Experiment:
         """Return the experiment in experiment.toml."""
+        from fedadmm.config.experiment import Experiment
+
         try:
             return Experiment.from_toml((self.path / "experiment.toml").read_text())
         except (OSError, ValueError) as error:
@@ -113,50 +88,29 @@ class RunFolder:
         except ValueError as error:
             raise InputError(f"{self.path}: rounds.jsonl is damaged: {error}; run makes it again") from error
 
-    def read_model(self) -> StoredModel | None:
-        """Return what is in model.safetensors, None if there is none."""
-        if not self.model.exists():
-            return None
-        try:
-            with safe_open(self.model, framework="pt") as file:
-                facts = json.loads((file.metadata() or {})["fedadmm"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise InputError(f"{self.model} is damaged: {error}; run makes it again") from error
-        return StoredModel(facts["round"], tensors, facts["parameters"])
-
     def write_experiment(self, experiment: Experiment) -> None:
         """Write experiment.toml, if it is not there as it is."""
-        self._update("experiment.toml", experiment.to_toml().encode())
+        self.write("experiment.toml", experiment.to_toml().encode())
 
     def write_engine(self, choice: Choice) -> None:
         """Write engine.txt: what engine = "auto" picked, and why."""
-        self._update("engine.txt", f"{choice}\n".encode())
+        self.write("engine.txt", f"{choice}\n".encode())
 
     def write_records(self, records: list[Record]) -> None:
         """Write rounds.jsonl anew, where it lags behind the store."""
-        self._update("rounds.jsonl", "".join(_line(record) for record in records).encode())
+        self.write("rounds.jsonl", "".join(_line(record) for record in records).encode())
 
     def append_record(self, record: Record) -> None:
         """Add a round's line to rounds.jsonl."""
         with self._guarded("rounds.jsonl"), (self.path / "rounds.jsonl").open("a") as file:
             file.write(_line(record))
 
-    def write_model(self, module: nn.Module, *, round: int, name: str = "model.safetensors") -> None:
-        """Write a network to a file, whole or not at all, unless it is there already."""
-        self._update(name, StoredModel.of(module, round=round).to_bytes())
-
-    def _update(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file of the folder, whole or not at all, unless it is there as it is."""
         file = self.path / name
         with self._guarded(name):
-            if file.exists() and file.read_bytes() == content:
-                return
-            partial = self.path / f"{name}.partial"
-            with partial.open("wb") as handle:
-                handle.write(content)
-                handle.flush()
-                os.fsync(handle.fileno())
-            partial.replace(file)
+            if not file.exists() or file.read_bytes() != content:
+                write_whole(file, content)
 
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
@@ -164,7 +118,7 @@ class RunFolder:
             yield
         except OSError as error:
             raise InputError(
-                f"cannot write {self.path / name}: {error.strerror}; mend that (is the disk full?) and run the same "
+                f"cannot write {self.path / name}: {error.strerror}; fix that (is the disk full?) and run the same "
                 "command again: no committed round is lost"
             ) from error
 
@@ -177,6 +131,20 @@ class RunFolder:
                 if time.monotonic() > deadline:
                     raise InputError(f"{self.path} is in use by another process; {remedy}") from None
             time.sleep(0.02)
+
+
+def read_lines(path: Path) -> list[Any]:
+    """Return the tables of a file, one a line; a last line that a kill cut in half is left out."""
+    *whole, _ = path.read_text().split("\n")
+    return [json.loads(line) for line in whole]
+
+
+def not_a_run_folder(path: Path, *, lacks: str) -> InputError:
+    """Return the error for a path that is not a run folder: it lacks a file that every run folder has."""
+    reason = f"it has no {lacks}" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
+    return InputError(
+        f"{path} is not a run folder: {reason}; `fedadmm run` makes one, and `fedadmm list` names those in runs"
+    )
 
 
 def _line(record: Record) -> str:

@@ -20,6 +20,7 @@ from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
 from fedadmm.runs.sinks import OpenSink
 from fedadmm.runs.status import Goal, Status
+from fedadmm.runs.stored_model import write_model
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
 
@@ -97,7 +98,7 @@ def run(
             for sink in listening:
                 sink.write(record)
             proceed = on_round(record)
-        folder.write_model(simulation.model(), round=len(simulation.history))
+        write_model(folder, simulation.model(), round=len(simulation.history))
         return Run(folder, experiment, simulation.history, goal.status(simulation.history), rounds_before)
 
 

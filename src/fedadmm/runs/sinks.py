@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from fedadmm.config.experiment import Experiment
-from fedadmm.config.plans import dotted
 from fedadmm.core.errors import InputError
+from fedadmm.core.tables import dotted
 from fedadmm.runs.records import Record
 
 

@@ -6,7 +6,6 @@
 
 import json
 import os
-import shutil
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import torch
 
 from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import made_whole
 from fedadmm.state.encoding import Bytes, DamagedError, decode, encode, seal, unseal
 
 FORMAT = 1
@@ -178,19 +178,16 @@ class Tables:
 
 def create(folder: Path, *, about: Mapping[str, str], initial: Vector | None = None) -> None:
     """Make a store in a folder, whole or not at all; `initial` is theta^0, if it is kept there."""
-    beside = folder.with_name(f"{folder.name}.partial")
     try:
-        if beside.exists():
-            shutil.rmtree(beside)
-        beside.mkdir(parents=True)
-        with lmdb.open(str(beside), map_size=MAP_SIZE, max_dbs=len(TABLES)) as env:
-            tables = {name: env.open_db(name.encode()) for name in TABLES}
-            with env.begin(write=True) as transaction:
-                writer = Tables(transaction, tables)
-                writer.put("meta", b"about", json.dumps(dict(about)).encode())
-                if initial is not None:
-                    writer.put("meta", b"initial", *encode((initial,)))
-        beside.rename(folder)
+        with made_whole(folder) as beside:
+            beside.mkdir(parents=True)
+            with lmdb.open(str(beside), map_size=MAP_SIZE, max_dbs=len(TABLES)) as env:
+                tables = {name: env.open_db(name.encode()) for name in TABLES}
+                with env.begin(write=True) as transaction:
+                    writer = Tables(transaction, tables)
+                    writer.put("meta", b"about", json.dumps(dict(about)).encode())
+                    if initial is not None:
+                        writer.put("meta", b"initial", *encode((initial,)))
         handle = os.open(folder.parent, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)

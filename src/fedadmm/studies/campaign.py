@@ -1,7 +1,6 @@
 """A campaign: the runs of studies, the cheapest first, until they are done or the time is up."""
 
 import logging
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import write_whole
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
 from fedadmm.runs.status import Goal
@@ -100,8 +100,7 @@ def publish(experiment: Experiment, places: Places) -> None:
     try:
         kept.mkdir(parents=True, exist_ok=True)
         for name in ("experiment.toml", "rounds.jsonl"):
-            shutil.copyfile(made / name, kept / f"{name}.partial")
-            (kept / f"{name}.partial").replace(kept / name)
+            write_whole(kept / name, (made / name).read_bytes())
     except OSError as error:
         raise InputError(
             f"cannot write {kept}: {error.strerror}; mend that and run the same command again: "

@@ -13,6 +13,7 @@ from fedadmm.runs.certificate import is_certifiable
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
 from fedadmm.runs.simulation import Simulation
+from fedadmm.runs.stored_model import read_model
 from fedadmm.studies.theory.bounds import Setting, smallest_rho, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.smoothness import Smoothness, of_task
 
@@ -36,7 +37,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
     with folder.at_rest():
         experiment = folder.read_experiment()
         records = [Record.from_json(table) for table in folder.read_records()]
-        model = folder.read_model()
+        model = read_model(folder)
     algorithm = experiment.algorithm
     if not is_certifiable(state_types(algorithm).client):
         raise InputError(

@@ -28,6 +28,7 @@ from fedadmm.algorithms import (
     SittingOut,
 )
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.files import write_whole
 from fedadmm.core.participation import Uniform
 from fedadmm.data.quadratic import quadratic
 from fedadmm.studies.theory.instances import drawn
@@ -192,7 +193,6 @@ def fill(path: Path, *, on_cell: Callable[[Cell, int, int], None]) -> dict[str, 
         if found.get(cell.key, {}).get("setting") != cell.setting:
             found[cell.key] = outcome(cell)
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(".partial")
-            partial.write_text(json.dumps({c.key: found[c.key] for c in wanted if c.key in found}, indent=1) + "\n")
-            partial.replace(path)
+            known = {c.key: found[c.key] for c in wanted if c.key in found}
+            write_whole(path, json.dumps(known, indent=1) + "\n")
     return found

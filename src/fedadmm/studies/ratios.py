@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedadmm.core.files import made_whole
 from fedadmm.report.section import Section
 from fedadmm.report.table import markdown
 from fedadmm.studies.paper.study import Study
@@ -80,12 +81,10 @@ def keep_arrivals(path: Path, new: Iterable[Arrival]) -> list[Arrival]:
     """Add runs to what was kept, and return all; a run that was made again takes the place of the old one."""
     known = {(a.problem, a.method, a.seed): a for a in [*read_arrivals(path), *new]}
     kept = [known[key] for key in sorted(known)]
-    partial = path.with_suffix(".partial")
-    with partial.open("w", newline="") as file:
+    with made_whole(path) as partial, partial.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Arrival._fields)
         writer.writerows(["" if value is None else value for value in arrival] for arrival in kept)
-    partial.replace(path)
     return kept
 
 

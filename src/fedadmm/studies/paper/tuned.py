@@ -8,6 +8,7 @@ import tomli_w
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import write_whole
 from fedadmm.runs.tuning import Values, with_values
 from fedadmm.studies.paper.study import PaperRun
 
@@ -48,9 +49,7 @@ def write_tuned(folder: Path, name: str, label: str, values: Values) -> Path:
     table = _own_values(path)
     table.setdefault(name, {})[label] = values
     folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(tomli_w.dumps(dict(sorted(table.items()))))
-    partial.replace(path)
+    write_whole(path, tomli_w.dumps(dict(sorted(table.items()))))
     return path
 
 
