@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Turnout, Vector
+from fedadmm.core.engine import Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
-from fedadmm.engine.serial import SerialEngine, Task
+from fedadmm.engine.serial import SerialEngine
 from fedadmm.state.memory import MemoryStore
 from quadratics import NO_BUFFERS
 
@@ -42,7 +43,7 @@ class Play:
     def visits(self, clients: Iterable[int]) -> list[ClientResult]:
         """Run the clients of the next round in the order given, and return their answers in rising order."""
         number = self.progress.round + 1
-        visits = self.engine.visits(
+        visits = self.engine.run(
             self.algorithm.download(self.progress.server),
             buffers=self.progress.buffers,
             assignments=[Assignment(client, number, 1) for client in clients],

@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.engine import Task
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import PartitionedData
-from fedadmm.engine.serial import Task
 from fedadmm.training.evaluation import accuracy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.task import LearningTask

@@ -10,7 +10,7 @@ from fedadmm import Experiment, FedPD, InputError, Simulation
 from fedadmm.algorithms import fedpd
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
-from fedadmm.network.faults import Faults
+from fedadmm.network.settings import Faults
 from fedadmm.runs.check import findings
 from fedadmm.runs.runner import run
 from play import Play, identical
@@ -37,7 +37,7 @@ def test_in_silence_a_client_goes_on_from_its_own_centre() -> None:
     play = Play(FedPD(rho=2.0), on_a_line([1.0], [3.0]), v, num_clients=1)
     play.given(server=fedpd.Server(50 * v), states={0: fedpd.Client(0 * v, -1 * v, v)}, round=0)
     for number, expected in ((1, (2.0, 1.0, 2.5)), (2, (7 / 3, 2 / 3, 8 / 3))):
-        (visit,) = play.engine.visits(
+        (visit,) = play.engine.run(
             play.progress.server,
             buffers=play.progress.buffers,
             assignments=[Assignment(0, number, 1, hears=False, sends=False)],

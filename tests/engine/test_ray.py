@@ -86,7 +86,7 @@ def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayH
         before, beside = ours.progress, Beside(ours._store)
         serial = SerialEngine(method, ours._task, beside, initial=initial)
         assigned = ours.assignments(number)
-        visits = list(serial.visits(method.download(before.server), buffers=before.buffers, assignments=assigned))
+        visits = list(serial.run(method.download(before.server), buffers=before.buffers, assignments=assigned))
         expected, tally = run_round(method, before, visits, weight=weight, registered=ours._registered)
         record = ours.advance()
 

@@ -202,7 +202,7 @@ class Engines(NamedTuple):
     def visits(self, method: Algorithm, assignments: list[Assignment]) -> list[list[Any]]:
         download = method.download(method.init_server(self.task.model.weights.clone()))
         options = {"buffers": self.task.buffers(), "assignments": assignments}
-        return [list(engine.visits(download, **options)) for engine in (self.serial, self.stacked)]
+        return [list(engine.run(download, **options)) for engine in (self.serial, self.stacked)]
 
 
 SHUFFLED = [Assignment(client, 1, 1 + client % 3) for client in (3, 9, 1, 0, 7, 2)]

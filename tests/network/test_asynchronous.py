@@ -12,8 +12,7 @@ from fedadmm import FedADMM, FedAvg, FedDyn, InputError, LocalTraining, Scaffold
 from fedadmm.algorithms.fedhybrid import FedHybrid
 from fedadmm.core.invariant import imbalance
 from fedadmm.core.schedules import Step
-from fedadmm.network.clock import Clock
-from fedadmm.network.faults import Faults
+from fedadmm.network.settings import Clock, Faults
 from killed_runs import RunPlace
 from methods import METHODS
 from play import Watched, identical
@@ -125,7 +124,7 @@ def test_an_asynchronous_run_goes_on_where_it_stopped(tmp_path, stop):
     resumed = simulation_of(FedDyn(), folder=tmp_path / "state", **options)
     assert identical(outcome(resumed, rounds=ROUNDS - stop), whole)
     store = resumed._store
-    assert sorted(store.kept()) == [round for round in resumed._timed.under_way if round]
+    assert sorted(store.kept()) == [round for round in resumed._engine.took.in_use if round]
     assert all(progress.round == round for round, progress in store.kept().items())
 
 

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 from fedadmm import Experiment, FedADMM, FedAvg, InputError, LocalTraining
 from fedadmm.cli import app
 from fedadmm.config.plans import load_plan, parse_changes
-from fedadmm.network.clock import Clock
-from fedadmm.network.faults import Faults
-from fedadmm.network.traces import fleet_of
+from fedadmm.network.device_files import simulated_devices
+from fedadmm.network.settings import Clock, Faults
 from fedadmm.report.axes import SIMULATED, axes_of
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import read_run
@@ -159,9 +158,9 @@ def devices_file(folder: Path, *lines: str) -> Clock:
 
 def test_devices_come_from_a_file_and_what_it_lacks_from_the_settings(tmp_path):
     clock = devices_file(tmp_path, "client, speed, latency", "1, 20, 0.5", "0, 10, 0")
-    fleet = fleet_of(clock, seed=0, num_clients=2)
-    assert fleet.device(0) == (10.0, 7.0, float("inf"), 0.0)
-    assert fleet.device(1) == (20.0, 7.0, float("inf"), 0.5)
+    devices = simulated_devices(clock, seed=0, num_clients=2)
+    assert devices.device(0) == (10.0, 7.0, float("inf"), 0.0)
+    assert devices.device(1) == (20.0, 7.0, float("inf"), 0.5)
 
 
 @pytest.mark.parametrize("name", ["speed", "upload", "download", "latency"])
@@ -170,7 +169,7 @@ def test_a_quantity_is_in_the_file_or_in_the_settings_not_in_both(tmp_path, name
     sentence = f"devices.csv has a column {name}, and the clock has {name} too; leave out clock.{name}, or that"
     for value in (100.0, SPEEDS):
         with pytest.raises(InputError, match=sentence):
-            fleet_of(clock.replace(upload=None).replace(**{name: value}), seed=0, num_clients=1)
+            simulated_devices(clock.replace(upload=None).replace(**{name: value}), seed=0, num_clients=1)
 
 
 @pytest.mark.parametrize(
@@ -181,38 +180,38 @@ def test_a_quantity_is_in_the_file_or_in_the_settings_not_in_both(tmp_path, name
         (["client,velocity", "0,1"], "has a column 'velocity'; the columns are client, speed"),
         (["client,speed", "0,1"], "has no line for 1 of 2 clients, such as 1; add them"),
         (["client,speed", "0,1", "0,2"], "line 3: client 0 is there twice; leave one line out"),
-        (["client,speed", "2,1"], "line 2: client='2' is no id; they run from 0 to 1"),
-        (["client,speed", "x,1"], "line 2: client='x' is no id"),
-        (["client,speed", "0,fast"], "line 2: speed='fast' is no number from 0 on; mend it"),
-        (["client,speed", "0"], "line 2: speed=None is no number"),
-        (["client,speed", "0,inf"], "line 2: speed='inf' is no number"),
+        (["client,speed", "2,1"], "line 2: client='2' is not an id; they run from 0 to 1"),
+        (["client,speed", "x,1"], "line 2: client='x' is not an id"),
+        (["client,speed", "0,fast"], "line 2: speed='fast' is not a number from 0 on; fix it"),
+        (["client,speed", "0"], "line 2: speed=None is not a number"),
+        (["client,speed", "0,inf"], "line 2: speed='inf' is not a number"),
         (["client,speed", "0,0"], "line 2: speed=0 would take for ever; use a number above 0"),
         ([""], "has no column client"),
     ],
 )
 def test_a_mistake_in_a_file_of_devices_is_one_sentence(tmp_path, lines, sentence):
     with pytest.raises(InputError, match=sentence):
-        fleet_of(devices_file(tmp_path, *lines), seed=0, num_clients=2)
+        simulated_devices(devices_file(tmp_path, *lines), seed=0, num_clients=2)
 
 
 def hours_of(folder: Path, *lines: str):
     (folder / "hours.csv").write_text("client,from,until\n" + "\n".join(lines) + "\n")
     clock = Clock(speed=1, availability={"period": 24, "trace": str(folder / "hours.csv")})
-    return fleet_of(clock, seed=0, num_clients=2)
+    return simulated_devices(clock, seed=0, num_clients=2)
 
 
 def test_hours_come_from_a_file(tmp_path):
-    fleet = hours_of(tmp_path, "0,20,24", "1,0,24", "0,1,8")
-    assert fleet.hours(0).intervals == ((1.0, 8.0), (20.0, 24.0))
-    assert fleet.hours(1).intervals == ((0.0, 24.0),)
+    devices = hours_of(tmp_path, "0,20,24", "1,0,24", "0,1,8")
+    assert devices.hours(0).intervals == ((1.0, 8.0), (20.0, 24.0))
+    assert devices.hours(1).intervals == ((0.0, 24.0),)
 
 
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
         (["0,1,8"], "has no line for 1 of 2 clients, such as 1"),
-        (["0,8,1"], "line 2: from 8 until 1 is no part of the period 0..24; mend it"),
-        (["0,1,25"], "line 2: from 1 until 25 is no part of the period 0..24"),
+        (["0,8,1"], "line 2: from 8 until 1 is not within the period 0..24; fix it"),
+        (["0,1,25"], "line 2: from 1 until 25 is not within the period 0..24"),
         (["0,1,8", "1,0,1", "0,7,9"], "client 0 is on from 7 and until 8, which overlap; join the lines"),
     ],
 )

@@ -2,15 +2,28 @@
 
 import pytest
 
+from fedadmm.core.engine import RoundTime
 from fedadmm.core.errors import InputError
-from fedadmm.core.round import Assignment
-from fedadmm.network.faults import Faults, FaultyPost
+from fedadmm.core.round import Assignment, ClientResult
+from fedadmm.network.faults import FaultyEngine, fate_of
+from fedadmm.network.settings import Faults
 
 ROUNDS, CLIENTS = 50, 40
 
 
+class Inside:
+    """An engine that notes what it was asked for."""
+
+    took = RoundTime()
+
+    def run(self, download, *, buffers, assignments):
+        self.asked = list(assignments)
+        for assignment in assignments:
+            yield ClientResult(assignment.client, (), None, False, True)
+
+
 def fates(faults: Faults, seed: int = 0) -> list:
-    return [faults.fate(seed=seed, round=t, client=c) for t in range(1, ROUNDS + 1) for c in range(CLIENTS)]
+    return [fate_of(faults, seed=seed, round=t, client=c) for t in range(1, ROUNDS + 1) for c in range(CLIENTS)]
 
 
 def test_the_same_seed_has_the_same_faults_and_another_has_others() -> None:
@@ -38,22 +51,23 @@ def test_no_fault_happens_where_none_is_asked_for() -> None:
 def test_a_client_stays_away_for_some_rounds() -> None:
     faults = Faults(away=0.05, away_rounds=4)
     for client in range(CLIENTS):
-        here = [faults.fate(seed=0, round=t, client=client).request_arrives for t in range(1, ROUNDS + 1)]
+        here = [fate_of(faults, seed=0, round=t, client=client).request_arrives for t in range(1, ROUNDS + 1)]
         lengths = [len(spell) for spell in "".join("1" if h else "0" for h in here).split("1") if spell]
         assert all(length >= 4 for length in lengths[:-1])
-    assert not all(faults.fate(seed=0, round=9, client=c).request_arrives for c in range(CLIENTS))
+    assert not all(fate_of(faults, seed=0, round=9, client=c).request_arrives for c in range(CLIENTS))
 
 
 def test_a_run_that_goes_on_knows_what_was_applied() -> None:
     # Client 0 was applied in round 2: its journal begins there, and round 3's request says the same.
-    post = FaultyPost(Faults(), seed=0, applied={0: 2})
+    engine = FaultyEngine(Inside(), Faults(), seed=0, applied={0: 2})
     assignments = [Assignment(0, 3, 1), Assignment(1, 3, 1)]
-    assert post.delivered(assignments) == assignments
+    assert [result.client for result in engine.run((), buffers=None, assignments=assignments)] == [0, 1]
+    assert engine._engine.asked == assignments
 
 
 @pytest.mark.parametrize("name", ["lose_requests", "lose_replies", "duplicate", "delay", "away"])
 def test_what_is_no_probability_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name}=1.5 is no probability; use a number from 0 to 1"):
+    with pytest.raises(InputError, match=f"{name}=1.5 is not a probability; use a number from 0 to 1"):
         Faults(**{name: 1.5})
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedadmm import Experiment, FedADMM, InputError
 from fedadmm.algorithms import ALGORITHMS
-from fedadmm.network.faults import Faults
+from fedadmm.network.settings import Faults
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run
 from fedadmm.state.disk import DiskStore

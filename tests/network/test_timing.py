@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
-from fedadmm.network.clock import Availability, Clock
-from fedadmm.network.devices import Fleet, Hours
-from fedadmm.network.timing import TimedRounds, Timing
+from fedadmm.network.deadline import TimedEngine
+from fedadmm.network.devices import Hours, SimulatedDevices
+from fedadmm.network.settings import Availability, Clock
+from fedadmm.network.timing import Timing
 
 # Three devices with 100 examples each; 1,000 bytes down and 500 up.
 #   client 0: 0.5 + 1000/1000 + 500/250 + 0.5 = 4 s for the messages, 100/50 = 2 s for an epoch
@@ -26,20 +27,33 @@ DEVICES = {
 
 
 def timing(**options):
-    fleet = Fleet(Clock(devices="devices.csv", **options), seed=0, devices=DEVICES)
-    return Timing(fleet, num_examples=np.array([100, 100, 100]), bytes_down=1000, bytes_up=500)
+    devices = SimulatedDevices(Clock(devices="devices.csv", **options), seed=0, devices=DEVICES)
+    return Timing(devices, num_examples=np.array([100, 100, 100]), bytes_down=1000, bytes_up=500)
 
 
-def visit(client, *, epochs):
-    return ClientResult(client, (), ClientStats(1, 100 * epochs, 0.0, Buffers(None, None)), False, True)
+class Inside:
+    """An engine whose clients do what they are asked for, or `epochs`."""
+
+    def __init__(self, epochs=None):
+        self.epochs, self.asked = epochs, []
+
+    def run(self, download, *, buffers, assignments):
+        self.asked = [(a.client, a.epochs) for a in assignments]
+        for client, epochs in self.asked:
+            stats = ClientStats(1, 100 * (self.epochs or epochs), 0.0, Buffers(None, None))
+            yield ClientResult(client, (), stats, False, True)
 
 
-def play(rounds, assignments):
-    """Play a round in which everybody who is left does what is left for it."""
-    left = rounds.in_time(assignments)
-    assert len(list(rounds.watched(visit(a.client, epochs=a.epochs) for a in left))) == len(left)
-    took = rounds.ended(all_came=len(left) == len(assignments)).simulated_seconds
-    return [(a.client, a.epochs) for a in left], took
+def timed(inside, **options):
+    return TimedEngine(inside, timing(), **{"deadline": None, "late": "less"} | options)
+
+
+def play(engine, assignments):
+    """Play a round, and return who was left to do how much, and what the round took."""
+    results = list(engine.run((), buffers=None, assignments=assignments))
+    asked = engine._engine.asked
+    assert [result.client for result in results] == [client for client, _ in asked]
+    return asked, engine.took.simulated_seconds
 
 
 def test_a_client_takes_its_messages_and_its_gradients():
@@ -48,10 +62,10 @@ def test_a_client_takes_its_messages_and_its_gradients():
 
 
 def test_a_round_lasts_as_long_as_its_slowest_client():
-    rounds = TimedRounds(timing(), deadline=None, late="less")
-    assert play(rounds, [Assignment(0, 1, 1), Assignment(1, 1, 5)]) == ([(0, 1), (1, 5)], 8.0)
-    assert play(rounds, [Assignment(0, 1, 1), Assignment(2, 1, 1)]) == ([(0, 1), (2, 1)], 11.0)
-    assert play(rounds, []) == ([], 0.0)
+    engine = timed(Inside())
+    assert play(engine, [Assignment(0, 1, 1), Assignment(1, 1, 5)]) == ([(0, 1), (1, 5)], 8.0)
+    assert play(engine, [Assignment(0, 1, 1), Assignment(2, 1, 1)]) == ([(0, 1), (2, 1)], 11.0)
+    assert play(engine, []) == ([], 0.0)
 
 
 @pytest.mark.parametrize(
@@ -69,16 +83,13 @@ def test_a_round_lasts_as_long_as_its_slowest_client():
     ],
 )
 def test_a_deadline_cuts_work_or_clients(deadline, late, left, seconds):
-    rounds = TimedRounds(timing(), deadline=deadline, late=late)
     asked = [Assignment(0, 1, 5), Assignment(1, 1, 5), Assignment(2, 1, 3)]
-    assert play(rounds, asked) == (left, seconds)
+    assert play(timed(Inside(), deadline=deadline, late=late), asked) == (left, seconds)
 
 
 def test_who_does_less_than_it_was_asked_for_is_done_earlier():
     # A solver that stops early: client 2 was asked for 3 epochs and does 1.
-    rounds = TimedRounds(timing(), deadline=None, late="less")
-    assert len(list(rounds.watched(iter([visit(2, epochs=1)])))) == 1
-    assert rounds.ended(all_came=True).simulated_seconds == 11.0
+    assert play(timed(Inside(epochs=1)), [Assignment(2, 1, 3)]) == ([(2, 3)], 11.0)
 
 
 # On for 2 s and for 3 s of every 10.
@@ -117,8 +128,10 @@ def test_the_end_of_work_is_when_the_device_was_on_for_as_long(start, seconds, e
 
 
 def test_a_deadline_counts_the_seconds_in_which_a_device_is_on():
-    fleet = Fleet(Clock(speed=10, availability={"period": 10, "trace": "hours.csv"}), seed=0, hours=[HOURS, HOURS])
-    of_ten_examples = Timing(fleet, num_examples=np.array([10, 10]), bytes_down=0, bytes_up=0)
+    devices = SimulatedDevices(
+        Clock(speed=10, availability={"period": 10, "trace": "hours.csv"}), seed=0, hours=[HOURS, HOURS]
+    )
+    of_ten_examples = Timing(devices, num_examples=np.array([10, 10]), bytes_down=0, bytes_up=0)
     asked = Assignment(0, 1, epochs=9)
     assert of_ten_examples.within(asked, 0.0, 10.0).epochs == 5
     assert of_ten_examples.within(asked, 3.0, 5.5).epochs == 0
@@ -126,9 +139,9 @@ def test_a_deadline_counts_the_seconds_in_which_a_device_is_on():
 
 
 def test_without_bandwidth_messages_take_no_time():
-    fleet = Fleet(Clock(speed=10), seed=0)
-    assert fleet.device(5) == (10.0, math.inf, math.inf, 0.0)
-    assert fleet.device(5).exchange(bytes_down=10**9, bytes_up=10**9) == 0
+    devices = SimulatedDevices(Clock(speed=10), seed=0)
+    assert devices.device(5) == (10.0, math.inf, math.inf, 0.0)
+    assert devices.device(5).exchange(bytes_down=10**9, bytes_up=10**9) == 0
 
 
 SPREAD = {"distribution": "log_uniform", "low": 1, "high": 20}
@@ -136,12 +149,12 @@ SPREAD = {"distribution": "log_uniform", "low": 1, "high": 20}
 
 def test_a_clients_device_is_drawn_once_from_a_stream_of_its_own():
     clock = Clock(speed=SPREAD, upload={"distribution": "lognormal", "median": 1e6, "sigma": 0.5})
-    forwards, backwards = Fleet(clock, seed=1), Fleet(clock, seed=1)
+    forwards, backwards = SimulatedDevices(clock, seed=1), SimulatedDevices(clock, seed=1)
     ours = [forwards.device(client) for client in range(20)]
     assert ours == [backwards.device(client) for client in range(19, -1, -1)][::-1]
     assert len({device.speed for device in ours}) == 20
-    assert ours[0] != Fleet(clock, seed=2).device(0)
-    without = Fleet(clock.replace(upload=1e6), seed=1)
+    assert ours[0] != SimulatedDevices(clock, seed=2).device(0)
+    without = SimulatedDevices(clock.replace(upload=1e6), seed=1)
     assert [without.device(client).speed for client in range(20)] == [device.speed for device in ours]
 
 
@@ -155,8 +168,8 @@ def test_who_has_the_time_for_few_gradients_is_done_with_them():
 
 @pytest.mark.parametrize("share", [0.3, {"distribution": "uniform", "low": 0.1, "high": 0.9}])
 def test_a_share_of_the_time_is_that_share_for_each_at_a_time_of_its_own(share):
-    fleet = Fleet(Clock(speed=1, availability={"period": 100, "share": share}), seed=0)
-    hours = [fleet.hours(client) for client in range(50)]
+    devices = SimulatedDevices(Clock(speed=1, availability={"period": 100, "share": share}), seed=0)
+    hours = [devices.hours(client) for client in range(50)]
     assert len({each.intervals for each in hours}) == 50
     if share == 0.3:
         assert [each.on for each in hours] == pytest.approx([30] * 50)

@@ -86,7 +86,7 @@ def test_a_slow_device_does_less(data) -> None:
 
 def visits_of(run: Simulation, round: int) -> list[Any]:
     download = run.algorithm.download(run.progress.server)
-    return list(run._engine.visits(download, buffers=run.progress.buffers, assignments=run.assignments(round)))
+    return list(run._engine.run(download, buffers=run.progress.buffers, assignments=run.assignments(round)))
 
 
 def test_a_speed_may_be_a_fact_of_the_devices(data) -> None:

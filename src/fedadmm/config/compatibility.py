@@ -5,8 +5,7 @@ from typing import Any
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices, Independent, Participation, Uniform
-from fedadmm.network.clock import Clock
-from fedadmm.network.faults import Faults
+from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.task import LearningTask
 

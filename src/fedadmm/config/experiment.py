@@ -16,8 +16,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.names import EngineName, import_named
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.core.values import rate_from, to_plain
-from fedadmm.network.clock import Clock
-from fedadmm.network.faults import Faults
+from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.metrics import MetricName, metric_named
 from fedadmm.training.local import LocalTraining
 

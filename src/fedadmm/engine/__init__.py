@@ -1,34 +1,18 @@
 """How client updates are run."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.engine import Engine
 from fedadmm.core.names import EngineName
-from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
 from fedadmm.engine.choice import Choice, choose, num_cores
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackableTask, StackedEngine
 from fedadmm.engine.workers import WorkersEngine
 
-__all__ = ["Choice", "Engine", "EngineName", "choose", "make_engine"]
-
-
-class Engine(Protocol):
-    """Runs client updates and evaluates the server's model."""
-
-    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
-        """Yield the answers of the assigned clients, in the order of the assignments."""
-        ...
-
-    def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
-        """Return loss and metrics on the test examples; nothing where there are none."""
-        ...
-
-    def close(self) -> None:
-        """End what was started."""
-        ...
+__all__ = ["Choice", "EngineName", "choose", "make_engine"]
 
 
 def make_engine(
@@ -40,11 +24,12 @@ def make_engine(
     initial: Vector,
     weight: Callable[[int], float],
     num_workers: int | None,
-    lossy: bool = False,
+    each_upload: bool = False,
 ) -> Engine:
-    """Return the chosen engine; visits may be lost where it is lossy.
+    """Return the chosen engine.
 
-    num_workers: processes, or the threads of a stack; one per core if None.
+    num_workers: processes, or the threads of a stack; one per core if None. each_upload: whether uploads are needed one
+        by one, not as means over some clients.
     """
     if choice.name == "serial":
         return SerialEngine(algorithm, task, store, initial=initial)
@@ -54,7 +39,7 @@ def make_engine(
             task,
             store,
             initial=initial,
-            weight=None if lossy else weight,
+            weight=None if each_upload else weight,
             num_threads=num_workers or num_cores(),
         )
     if choice.name == "ray":

@@ -1,13 +1,19 @@
 """Who takes part in a round, and what each client is asked to do: an assignment is made here, whole, and passed on."""
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.participation import Devices, Participation
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 from fedadmm.training.local import LocalTraining
+
+
+class Plans(Protocol):
+    """Says who takes part in a round, and what each is asked to do."""
+
+    def plan(self, round: int, *, informed: Collection[int] | None = None) -> list[Assignment]: ...
 
 
 class Planner:

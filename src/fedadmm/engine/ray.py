@@ -20,6 +20,7 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
@@ -27,7 +28,6 @@ from fedadmm.engine.choice import num_cores
 from fedadmm.engine.pool import DEATHS_ALLOWED
 from fedadmm.engine.ray_actor import Home, Setup, Summary, as_bytes
 from fedadmm.engine.ray_pickle import packed
-from fedadmm.engine.serial import Task
 from fedadmm.engine.shared import probe_upload
 from fedadmm.state.encoding import decode
 from fedadmm.training.evaluation import combined
@@ -37,6 +37,8 @@ Ask = Callable[[int], Any]  # puts a question to the actor of a share, and retur
 
 class RayEngine:
     """Runs client updates in one actor for each of `num_shares` shares; None: one for each CPU of the cluster."""
+
+    took = RoundTime()
 
     def __init__(
         self,
@@ -62,8 +64,8 @@ class RayEngine:
         self._up_to_date: list[set[int]] = [set() for _ in self._homes]
         self._published: tuple[Message, Any] = (), None
 
-    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
-        """Yield the answers of the assigned clients, in rising order; one of each share brings the mean of all."""
+    def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
+        """Yield the results of the assigned clients, in rising order; one of each share brings the mean of all."""
         message = self._publish(download, buffers)
         shares: dict[int, list[Assignment]] = defaultdict(list)
         for assignment in assignments:

@@ -8,12 +8,11 @@ import ray
 import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.engine import Scores, Task
 from fedadmm.core.messages import MeanInOrder
 from fedadmm.core.round import Assignment, Buffers, ClientStats, visit_client
 from fedadmm.engine.ray_pickle import unpacked
-from fedadmm.engine.serial import Task
 from fedadmm.state.encoding import decode, encode
-from fedadmm.training.evaluation import Scores
 
 NOTHING = Buffers(torch.empty(0), torch.empty(0, dtype=torch.int64))
 

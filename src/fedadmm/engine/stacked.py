@@ -10,10 +10,11 @@ from typing import Any, Protocol
 import torch
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.messages import is_finite
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
 from fedadmm.core.store import Store
-from fedadmm.engine.serial import SerialEngine, Task
+from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.shared import probe_upload
 from fedadmm.engine.threads import threads
 
@@ -60,6 +61,8 @@ class StackableTask(Task, Protocol):
 class StackedEngine:
     """Runs client updates in stacks of bounded memory."""
 
+    took = RoundTime()
+
     def __init__(
         self,
         algorithm: Algorithm[Any, Any, Any],
@@ -81,8 +84,8 @@ class StackedEngine:
         # seen larger blocks come and go. Let it see one of 32 MB, the largest that it learns from.
         torch.empty(FREED_AND_KEPT, dtype=torch.uint8)
 
-    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
-        """Yield the answers of the assigned clients, in the order of the assignments."""
+    def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
+        """Yield the results of the assigned clients, in the order of the assignments."""
         if not assignments:
             return
         num_stacks = -(-len(assignments) // self._task.stack_size(assignments))

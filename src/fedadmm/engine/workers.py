@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, visit_client
 from fedadmm.core.store import Store
 from fedadmm.engine.pool import Handler, Pool
-from fedadmm.engine.serial import Task
 from fedadmm.engine.shared import SharedMessage, probe_upload
 from fedadmm.state.file import StateFile
 from fedadmm.training.evaluation import combined
@@ -114,6 +114,8 @@ class Updates(Sequence[Update]):
 class WorkersEngine:
     """Runs client updates in `num_workers` processes."""
 
+    took = RoundTime()
+
     def __init__(
         self,
         algorithm: Algorithm[Any, Any, Any],
@@ -141,8 +143,8 @@ class WorkersEngine:
         )
         self.pool = Pool(self._setup, num_workers=num_workers, start_method=start_method)
 
-    def visits(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
-        """Yield the answers of the assigned clients, in the order of the assignments."""
+    def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
+        """Yield the results of the assigned clients, in the order of the assignments."""
         published = self._publish(download, buffers)
         jobs = Updates(assignments, lambda number, assignment: self._update(number, assignment, published))
         costs = [self._task.cost(assignment) for assignment in assignments]

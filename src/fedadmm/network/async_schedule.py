@@ -1,7 +1,7 @@
 """Who reports when to an asynchronous server: events in simulated time, which no model's values change."""
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -9,17 +9,17 @@ import numpy as np
 from fedadmm.core.participation import Ids
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
-from fedadmm.network.clock import Asynchronous
+from fedadmm.network.settings import Asynchronous
 from fedadmm.network.timing import Timing
 
 
-class Errand(NamedTuple):
-    """A client at work: it reports at `end`. Errands are in the order of their ends, then of their clients."""
+class ClientAtWork(NamedTuple):
+    """A client at work: it reports at `end`. They are in the order of their ends, then of their ids."""
 
     end: float
     client: int
     version: int  # the updates that the server had done when it sent theta
-    work: Assignment
+    assignment: Assignment
 
 
 class Update(NamedTuple):
@@ -27,16 +27,16 @@ class Update(NamedTuple):
 
     round: int
     seconds: float  # since the update before
-    errands: tuple[Errand, ...]  # whose uploads it applies: the oldest theta first, then rising ids
-    under_way: tuple[int, ...]  # the versions that other clients still work on, rising
+    arrivals: tuple[ClientAtWork, ...]  # whose uploads it applies: the oldest theta first, then rising ids
+    in_use: tuple[int, ...]  # the versions that other clients still work on, rising
 
     @property
     def staleness(self) -> list[int]:
         """How many updates each upload missed."""
-        return [self.round - 1 - errand.version for errand in self.errands]
+        return [self.round - 1 - arrival.version for arrival in self.arrivals]
 
 
-class Schedule:
+class AsyncSchedule:
     """The updates of an asynchronous run, one after the other; a resumed run replays them in no time."""
 
     def __init__(
@@ -55,6 +55,10 @@ class Schedule:
         self._updates = self._played()
         self._last: Update | None = None
 
+    def plan(self, round: int, *, informed: Collection[int] | None = None) -> list[Assignment]:
+        """Return the assignments whose uploads an update applies; they were made when the clients were sent theta."""
+        return [arrival.assignment._replace(round=round) for arrival in self.update(round).arrivals]
+
     def update(self, round: int) -> Update:
         """Return an update; the cost is that of the updates since the last one that was asked for."""
         if self._last is not None and round < self._last.round:
@@ -65,26 +69,26 @@ class Schedule:
 
     def _played(self) -> Iterator[Update]:
         now, number = 0.0, 0
-        queue: list[Errand] = []
+        queue: list[ClientAtWork] = []
         while True:
             number += 1
-            for client in self._sent_out(number, busy=sorted(errand.client for errand in queue)):
-                work = self._assign(number, client)
-                end = self._timing.planned_end(work, now)
-                heapq.heappush(queue, Errand(end, client, number - 1, work))
+            for client in self._sent_out(number, busy=sorted(waiting.client for waiting in queue)):
+                assignment = self._assign(number, client)
+                end = self._timing.planned_end(assignment, now)
+                heapq.heappush(queue, ClientAtWork(end, client, number - 1, assignment))
             before = now
-            applied: list[Errand] = []
+            arrivals: list[ClientAtWork] = []
             overdue = self._overdue(queue, number)
-            while len(applied) < self._settings.buffer or overdue:
-                errand = heapq.heappop(queue)
-                now = max(now, errand.end)
-                applied.append(errand)
-                overdue.discard(errand.client)
+            while len(arrivals) < self._settings.buffer or overdue:
+                arrival = heapq.heappop(queue)
+                now = max(now, arrival.end)
+                arrivals.append(arrival)
+                overdue.discard(arrival.client)
             yield Update(
                 number,
                 now - before,
-                tuple(sorted(applied, key=lambda errand: (errand.version, errand.client))),
-                tuple(sorted({errand.version for errand in queue})),
+                tuple(sorted(arrivals, key=lambda arrival: (arrival.version, arrival.client))),
+                tuple(sorted({waiting.version for waiting in queue})),
             )
 
     def _sent_out(self, number: int, *, busy: list[int]) -> list[int]:
@@ -96,9 +100,9 @@ class Schedule:
             ids[ids >= client] += 1
         return [int(client) for client in ids]
 
-    def _overdue(self, queue: list[Errand], number: int) -> set[int]:
+    def _overdue(self, queue: list[ClientAtWork], number: int) -> set[int]:
         """Return the clients that this update must not miss."""
         limit = self._settings.max_staleness
         if limit is None:
             return set()
-        return {errand.client for errand in queue if number - 1 - errand.version >= limit}
+        return {waiting.client for waiting in queue if number - 1 - waiting.version >= limit}

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from fedadmm.core.per_client import value_of
 from fedadmm.core.seeds import stream
-from fedadmm.network.clock import Availability, Clock, Quantity
+from fedadmm.network.settings import Availability, Clock, Quantity
 
 Interval = tuple[float, float]
 
@@ -40,7 +41,7 @@ class Hours(NamedTuple):
         return self._until(end) - self._until(start)
 
     def end(self, start: float, seconds: float) -> float:
-        """Return when it has been on for so many seconds since `start`."""
+        """Return when it has been on for this many seconds since `start`."""
         if seconds <= 0:
             return start
         total = self._until(start) + seconds
@@ -67,14 +68,14 @@ class AlwaysOn:
         return end - start
 
     def end(self, start: float, seconds: float) -> float:
-        """Return when it has been on for so many seconds since `start`."""
+        """Return when it has been on for this many seconds since `start`."""
         return start + seconds
 
 
 ALWAYS_ON = AlwaysOn()
 
 
-class Fleet:
+class SimulatedDevices:
     """The devices of all clients; a client's is drawn when it is first asked for, from streams of its own."""
 
     def __init__(
@@ -104,7 +105,7 @@ class Fleet:
             return float(self._devices[name][client])
         if value is None:
             return math.inf
-        return value if isinstance(value, float) else value.draw(stream(self._seed, f"clock {name}", client))
+        return value_of(value, client, seed=self._seed, purpose=f"clock {name}")
 
     def _hours_of(self, client: int) -> Hours | AlwaysOn:
         availability = self._clock.availability
@@ -117,8 +118,7 @@ class Fleet:
     def _drawn_hours(self, client: int, availability: Availability) -> Hours | AlwaysOn:
         period, share = availability.period, availability.share
         assert share is not None
-        if not isinstance(share, float):
-            share = min(1.0, share.draw(stream(self._seed, "clock share", client)))
+        share = min(1.0, value_of(share, client, seed=self._seed, purpose="clock share"))
         if share == 1:
             return ALWAYS_ON
         since = period * stream(self._seed, "clock hours", client).random()

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedadmm.core.engine import RoundTime
     from fedadmm.core.round import RoundSummary
-    from fedadmm.network.timing import Took
 
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
 CLOCK_KEYS = ("simulated_seconds", "mean_staleness", "max_staleness")
@@ -75,7 +75,7 @@ class Record:
         *,
         seconds: float,
         lost: tuple[int, ...] = (),
-        took: Took | None = None,
+        took: RoundTime | None = None,
     ) -> Record:
         """Return the record of a round from what happened and what the evaluation gave."""
         values = scores | summary.achieved
@@ -95,7 +95,7 @@ class Record:
             seconds=seconds,
             lost=lost,
             silent=summary.silent,
-            **({} if took is None else took._asdict()),
+            **({} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}),
             metrics=numbers,
         )
 

@@ -13,7 +13,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.store import StateTypes, Store
-from fedadmm.network.traces import digests_of
+from fedadmm.network.device_files import digests_of
 from fedadmm.runs.build import simulation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
 from fedadmm.runs.folder import RunFolder

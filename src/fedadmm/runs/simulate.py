@@ -14,8 +14,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
 from fedadmm.data.federated import FederatedData
-from fedadmm.network.clock import Clock
-from fedadmm.network.faults import Faults
+from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.clients import ClientScores
 from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.records import Record

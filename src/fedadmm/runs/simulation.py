@@ -1,7 +1,7 @@
 """A federated run, round by round, on objects rather than names."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -11,21 +11,22 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.config.certificate import CertificateSettings
-from fedadmm.config.compatibility import check_model, check_rules
+from fedadmm.config.compatibility import check_clock, check_model, check_rules
 from fedadmm.config.experiment import Weighting
 from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.engine import Engine
 from fedadmm.core.errors import InputError
+from fedadmm.core.messages import num_bytes
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.core.store import StateTypes, Store, state_types
 from fedadmm.data.federated import FederatedData
-from fedadmm.engine import Engine, EngineName, choose, make_engine
-from fedadmm.engine.planner import Planner
+from fedadmm.engine import EngineName, choose, make_engine
+from fedadmm.engine.planner import Planner, Plans
 from fedadmm.engine.shared import probe_upload
 from fedadmm.engine.threads import one_thread
-from fedadmm.network.clock import Clock
-from fedadmm.network.faults import Faults, FaultyPost
-from fedadmm.network.simulated_time import clockwork_of, rounds_on
+from fedadmm.network.network import make_network
+from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.certificate import Certifier, check_certifiable
 from fedadmm.runs.clients import ClientScores, client_weights, weight_in
 from fedadmm.runs.metrics import MetricName, metric_named
@@ -73,7 +74,7 @@ class Simulation:
         devices_known = Devices(data.num_clients, facts)
         rule = participation_from(participation)
         check_rules(algorithm, participation=rule, local=local, devices=devices_known, faults=faults, engine=engine)
-        self._planner = Planner(algorithm, participation=rule, local=local, devices=devices_known, seed=seed)
+        planner = Planner(algorithm, participation=rule, local=local, devices=devices_known, seed=seed)
         self.weights = weights = client_weights(weighting, data)
         self._weight = partial(weight_in, weights)
         self._registered = float(data.num_clients if weights is None else weights.sum())
@@ -88,18 +89,21 @@ class Simulation:
             upload = probe_upload(algorithm, algorithm.download(server), initial)
             self.optimum = self._task.optimum(weights) if metric_named(metric).needs_optimum else None
         begin = ServerCheckpoint(0, server, self._task.model.buffers(), 0.0)
-        clockwork = clockwork_of(
+        if clock is not None:
+            check_clock(clock, algorithm, faults=faults, engine=engine)
+        download, buffers = num_bytes(algorithm.download(server)), num_bytes(begin.buffers)
+        network = make_network(
             clock,
-            algorithm,
+            faults,
             seed=seed,
-            data=data,
-            sent=(algorithm.download(server), upload, begin.buffers),
+            num_examples=data.num_examples,
+            bytes_down=download + buffers,
+            bytes_up=num_bytes(upload) + buffers,
             participation=rule,
-            assign=self._planner.assignment,
-            local=local,
-            faults=faults,
-            engine=engine,
+            assign=planner.assignment,
+            least_epochs=local.least_epochs,
         )
+        self._planner: Plans = network.schedule or planner
         types = state_types(algorithm)
         if certificate is not None:
             check_certifiable(certificate, algorithm, kind=types.client, num_clients=data.num_clients)
@@ -107,27 +111,25 @@ class Simulation:
         self._store = open_store(types, initial) if open_store is not None else MemoryStore()
         self.progress = self._store.progress() or begin
         self.history = [Record.from_json(table) for table in self._store.records()]
-        self._timed = rounds_on(clockwork, algorithm, self._store, begin=begin, history=self.history)
-        self._post = None if faults is None else self._post_with(faults)
-        self._engine: Engine = self._timed.on(
-            make_engine(
-                self.engine,
-                algorithm,
-                self._task,
-                self._store,
-                initial=initial,
-                weight=self._weight,
-                num_workers=workers,
-                lossy=faults is not None or self._timed.one_by_one,
-            )
+        made = make_engine(
+            self.engine,
+            algorithm,
+            self._task,
+            self._store,
+            initial=initial,
+            weight=self._weight,
+            num_workers=workers,
+            each_upload=network.needs_each_upload,
+        )
+        self._engine: Engine = network.around(
+            made,
+            algorithm,
+            seconds=seconds_so_far(self.history),
+            applied={client: record.round for record in self.history for client in record.clients},
+            kept={0: begin, **self._store.kept()},
         )
         self._certifier = None if certificate is None else self._certifier_by(certificate, initial)
         self.num_parameters = initial.numel()
-
-    def _post_with(self, faults: Faults) -> FaultyPost:
-        applied = {client: record.round for record in self.history for client in record.clients}
-        alone = self.algorithm.silence is not None
-        return FaultyPost(faults, seed=self._seed, applied=applied, go_on_alone=alone)
 
     def _certifier_by(self, settings: CertificateSettings, initial: Vector) -> Certifier:
         return Certifier(
@@ -165,33 +167,25 @@ class Simulation:
         """Play the next round, commit it, and return its record."""
         began = time.perf_counter()
         number = self.progress.round + 1
-        asked = self._assignments(number, informed=self.history[-1].clients if self.history else None)
-        senders = [assignment.client for assignment in asked if assignment.sends]
-        reached = self._timed.in_time(asked)
-        reached = reached if self._post is None else self._post.delivered(reached)
+        assignments = self._planner.plan(number, informed=self.history[-1].clients if self.history else None)
         with one_thread():
-            visits = self._engine.visits(
-                self.algorithm.download(self.progress.server), buffers=self.progress.buffers, assignments=reached
+            results = self._engine.run(
+                self.algorithm.download(self.progress.server), buffers=self.progress.buffers, assignments=assignments
             )
-            if self._post is not None:
-                visits = self._post.collected(number, visits, clients=senders)
-            visits = self._timed.watched(visits)
             progress, tally = run_round(
-                self.algorithm, self.progress, visits, weight=self._weight, registered=self._registered
+                self.algorithm, self.progress, results, weight=self._weight, registered=self._registered
             )
         scores = self._scores(progress)
         if self._certifier is not None:
             with one_thread():
                 scores |= self._certifier.numbers(before=self.progress, after=progress, history=self.history)
         heard = {*tally.clients, *tally.refused}
-        lost = tuple(client for client in senders if client not in heard)
-        took = self._timed.ended(all_came=not lost)
+        lost = tuple(asked.client for asked in assignments if asked.sends and asked.client not in heard)
+        took = self._engine.took
         record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost, took=took)
         counted = sorted(tally.clients + tally.silent)
-        self._store.commit(progress, clients=counted, record=record.to_json(), keep=self._timed.under_way)
-        if self._post is not None:
-            self._post.applied(number, tally.clients)
-            self._store.drop(number, [client for client in lost if client not in tally.silent])
+        self._store.commit(progress, clients=counted, record=record.to_json(), keep=took.in_use)
+        self._store.drop(number, [client for client in lost if client not in tally.silent])
         self.progress = progress
         self.history.append(record)
         return record
@@ -209,11 +203,7 @@ class Simulation:
 
     def assignments(self, round: int) -> list[Assignment]:
         """Return who takes part in a round and what each does, without playing the rounds before it."""
-        return self._assignments(round, informed=None)
-
-    def _assignments(self, round: int, *, informed: Collection[int] | None) -> list[Assignment]:
-        planned = self._timed.planned(round)
-        return self._planner.plan(round, informed=informed) if planned is None else planned
+        return self._planner.plan(round)
 
     def model(self) -> nn.Module:
         """Return a copy of the network with the server's weights and buffers."""
@@ -242,3 +232,11 @@ class Simulation:
         state = self._store.get(client)
         own = None if state is None else self.algorithm.own_model(state)
         return self.theta if own is None else own
+
+
+def seconds_so_far(history: Sequence[Record]) -> float:
+    """Return the simulated seconds that some rounds took, added up one round after the other."""
+    seconds = 0.0
+    for record in history:  # not sum(), which rounds otherwise
+        seconds += record.simulated_seconds or 0.0
+    return seconds

@@ -1,11 +1,11 @@
 """A model's loss and metrics over examples."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from fedadmm.core.engine import Scores
 from fedadmm.data.examples import Examples
 from fedadmm.training.flat import channels_last
 
@@ -26,13 +26,6 @@ def least_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return ((outputs - targets) ** 2).mean() / 2
     at_class = outputs.gather(1, targets[:, None])
     return ((outputs**2).sum(dim=1, keepdim=True) - 2 * at_class + 1).mean() / 2
-
-
-class Scores(NamedTuple):
-    """The loss and the metrics of some examples, as means."""
-
-    num_examples: int
-    means: dict[str, float]
 
 
 @torch.inference_mode()

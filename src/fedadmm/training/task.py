@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Vector
+from fedadmm.core.engine import Scores
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
-from fedadmm.training.evaluation import Loss, Metric, Scores, batches, combined, score
+from fedadmm.training.evaluation import Loss, Metric, batches, combined, score
 from fedadmm.training.flat import FlatModel, independent_copy
 from fedadmm.training.full_batch import FullBatchProblem
 from fedadmm.training.local import LocalTraining

@@ -10,7 +10,7 @@ from typing import Any
 from fedadmm.algorithms import FedADMM, FedAvg, FedDyn, FedProx
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.network.clock import Clock
+from fedadmm.network.settings import Clock
 from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.training.local import LocalTraining
 

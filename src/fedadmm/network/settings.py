@@ -1,4 +1,4 @@
-"""The settings of a simulated clock, [clock]: how fast devices are, when they are on, what becomes of the slow."""
+"""The settings of what is simulated: [clock], how long things take, and [faults], what is lost on the way."""
 
 from typing import Any, Literal, Self
 
@@ -107,3 +107,24 @@ class Clock(Settings):
                 "a deadline ends a round, and an asynchronous server waits for no round; give one of the two"
             )
         return self
+
+
+class Faults(Settings):
+    """How often messages are lost, late or doubled, as probabilities for each client of a round."""
+
+    lose_requests: float = 0.0
+    lose_replies: float = 0.0
+    duplicate: float = 0.0
+    delay: float = 0.0  # the reply comes after the round has ended, by up to `delay_rounds` rounds
+    delay_rounds: int = 3
+    away: float = 0.0  # the client goes away, and gets no request for `away_rounds` rounds
+    away_rounds: int = 3
+
+    _check_counts = field_validator("delay_rounds", "away_rounds")(at_least_one)
+
+    @field_validator("lose_requests", "lose_replies", "duplicate", "delay", "away")
+    @classmethod
+    def _check_probability(cls, value: float, info: ValidationInfo) -> float:
+        if not 0 <= value <= 1:
+            raise InputError(f"{info.field_name}={value} is not a probability; use a number from 0 to 1")
+        return value

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from fedadmm.core.delivery import NONE, Journal, Request, answered
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment
-from fedadmm.network.async_schedule import Schedule
-from fedadmm.network.clock import Asynchronous, Clock
-from fedadmm.network.devices import Fleet
+from fedadmm.network.async_schedule import AsyncSchedule
+from fedadmm.network.devices import SimulatedDevices
+from fedadmm.network.settings import Asynchronous, Clock
 from fedadmm.network.timing import Timing
 
 
 def schedule(seconds, *, buffer, max_staleness=None, at_work=None, seed=0):
     """Return the schedule of clients whose visits take so many seconds."""
-    fleet = Fleet(Clock(devices="-"), seed=0, devices={"speed": [1.0] * len(seconds)})
-    return Schedule(
-        Timing(fleet, num_examples=np.array(seconds), bytes_down=0, bytes_up=0),
+    devices = SimulatedDevices(Clock(devices="-"), seed=0, devices={"speed": [1.0] * len(seconds)})
+    return AsyncSchedule(
+        Timing(devices, num_examples=np.array(seconds), bytes_down=0, bytes_up=0),
         Asynchronous(buffer=buffer, max_staleness=max_staleness),
         num_clients=len(seconds),
         at_work=at_work or len(seconds),
@@ -33,7 +33,7 @@ def told(schedule, updates):
     for number in range(1, updates + 1):
         update = schedule.update(number)
         now += update.seconds
-        lines.append((now, [(errand.client, errand.version) for errand in update.errands]))
+        lines.append((now, [(arrival.client, arrival.version) for arrival in update.arrivals]))
     return lines
 
 
@@ -57,7 +57,7 @@ def test_the_server_waits_for_two_uploads():
     lines = told(schedule([2, 3, 7], buffer=2), 4)
     assert lines == [(3, [(0, 0), (1, 0)]), (6, [(0, 1), (1, 1)]), (8, [(2, 0), (0, 2)]), (10, [(1, 2), (0, 3)])]
     assert schedule([2, 3, 7], buffer=2).update(3).staleness == [2, 0]
-    assert schedule([2, 3, 7], buffer=2).update(2).under_way == (0,)
+    assert schedule([2, 3, 7], buffer=2).update(2).in_use == (0,)
 
 
 def test_the_server_waits_for_who_would_be_too_late():
@@ -90,26 +90,26 @@ def test_whatever_the_speeds_nobody_is_too_late_and_everybody_has_one_update_und
     applied: dict[int, int] = {}
     for number in range(1, 30):
         update = played.update(number)
-        clients = [errand.client for errand in update.errands]
+        clients = [arrival.client for arrival in update.arrivals]
         assert len(clients) == len(set(clients)) >= buffer
         assert limit is not None or len(clients) == buffer
         assert update.seconds >= 0
         assert all(0 <= late <= (number if limit is None else limit) for late in update.staleness)
-        assert all(version < number for version in update.under_way)
-        for errand in update.errands:
+        assert all(version < number for version in update.in_use)
+        for arrival in update.arrivals:
             # The exactly-once numbers of core/delivery.py: a request bears the number of the update after its theta.
-            request = Request(errand.client, errand.version + 1, applied.get(errand.client, NONE))
-            journals[errand.client] = answered(journals.get(errand.client, Journal()), request)
-            assert journals[errand.client].pending == request.number
-            applied[errand.client] = request.number
+            request = Request(arrival.client, arrival.version + 1, applied.get(arrival.client, NONE))
+            journals[arrival.client] = answered(journals.get(arrival.client, Journal()), request)
+            assert journals[arrival.client].pending == request.number
+            applied[arrival.client] = request.number
 
 
 def test_who_is_sent_out_is_drawn_among_those_that_are_free():
     played = schedule([1] * 30, buffer=3, at_work=6)
-    busy = {errand.client for errand in played.update(1).errands}
+    busy = {arrival.client for arrival in played.update(1).arrivals}
     seen = set()
     for number in range(1, 200):
-        seen |= {errand.client for errand in played.update(number).errands}
+        seen |= {arrival.client for arrival in played.update(number).arrivals}
     assert seen == set(range(30))
     assert len(busy) == 3
 

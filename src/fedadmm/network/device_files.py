@@ -8,13 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from fedadmm.core.errors import InputError
-from fedadmm.network.clock import Clock
-from fedadmm.network.devices import Fleet, Hours, Interval
+from fedadmm.network.devices import Hours, Interval, SimulatedDevices
+from fedadmm.network.settings import Clock
 
 QUANTITIES = ("speed", "upload", "download", "latency")
 
 
-def fleet_of(clock: Clock, *, seed: int, num_clients: int) -> Fleet:
+def simulated_devices(clock: Clock, *, seed: int, num_clients: int) -> SimulatedDevices:
     """Return the devices of all clients; their files are read and checked here."""
     devices = None if clock.devices is None else read_devices(Path(clock.devices), num_clients=num_clients)
     if devices is not None and clock.speed is None and "speed" not in devices:
@@ -29,7 +29,7 @@ def fleet_of(clock: Clock, *, seed: int, num_clients: int) -> Fleet:
     if availability is not None and availability.trace is not None:
         path = Path(availability.trace)
         hours = read_hours(path, num_clients=num_clients, period=availability.period)
-    return Fleet(clock, seed=seed, devices=devices, hours=hours)
+    return SimulatedDevices(clock, seed=seed, devices=devices, hours=hours)
 
 
 def digests_of(clock: Clock | None) -> dict[str, str]:
@@ -66,7 +66,7 @@ def read_hours(path: Path, *, num_clients: int, period: float) -> list[Hours]:
         since, until = (_number(path, line, row, name, least=0.0) for name in ("from", "until"))
         if not since < until <= period:
             raise InputError(
-                f"{path}, line {line}: from {since:g} until {until:g} is no part of the period 0..{period:g}; mend it"
+                f"{path}, line {line}: from {since:g} until {until:g} is not within the period 0..{period:g}; fix it"
             )
         found.setdefault(client, []).append((since, until))
     _check_complete(path, found, num_clients)
@@ -108,7 +108,7 @@ def _table(
 def _client(path: Path, line: int, row: Mapping[str, str], num_clients: int) -> int:
     text = (row["client"] or "").strip()
     if not text.isdigit() or int(text) >= num_clients:
-        raise InputError(f"{path}, line {line}: client={text!r} is no id; they run from 0 to {num_clients - 1}")
+        raise InputError(f"{path}, line {line}: client={text!r} is not an id; they run from 0 to {num_clients - 1}")
     return int(text)
 
 
@@ -118,7 +118,7 @@ def _number(path: Path, line: int, row: Mapping[str, str], name: str, *, least: 
     except ValueError:
         value = math.nan
     if not least <= value < math.inf:
-        raise InputError(f"{path}, line {line}: {name}={row[name]!r} is no number from {least:g} on; mend it")
+        raise InputError(f"{path}, line {line}: {name}={row[name]!r} is not a number from {least:g} on; fix it")
     return value
 
 
