@@ -6,7 +6,7 @@ import torch
 from matplotlib.figure import Figure
 
 from fedadmm.report.figures import save_figure
-from fedadmm.studies.theory import Setting, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory import Assumptions, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.analysis import FLOORS, as_analysed, checked, gaps_of, halves
 from fedadmm.studies.theory.quadratics import Quadratics
 from fedadmm.studies.theory.walk import walk
@@ -53,17 +53,17 @@ def start_figure() -> Figure:
     path = walk(as_analysed(4.0), task, theta=torch.zeros(1, dtype=torch.float64), draws=[[0, 1]] * 40)
     lengths = range(1, 41)
     gaps, values = path.certificate.gap.total / 2, path.certificate.lagrangian.tolist()
-    setting = Setting(rho=4.0, smoothness=1.0, p_min=1.0, num_clients=2, lowest=1.0)
+    known = Assumptions(rho=4.0, smoothness=1.0, p_min=1.0, num_clients=2, lowest=1.0)
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     axes = figure.subplots()
     axes.plot(lengths, [float(gaps[:n].mean()) for n in lengths], label="mean of V / m from t = 0")
     axes.plot(
         lengths,
-        [theorem_1_from_start(setting, rounds=n, lagrangian=values[0], gradients=2.0) for n in lengths],
+        [theorem_1_from_start(known, rounds=n, lagrangian=values[0], gradients=2.0) for n in lengths],
         label="bound from t = 0",
     )
     axes.plot(lengths, [float(gaps[1 : n + 1].mean()) for n in lengths], label="mean of V / m from t = 1", ls="--")
-    later = [theorem_1(setting, rounds=n, lagrangian=values[1]) for n in lengths]
+    later = [theorem_1(known, rounds=n, lagrangian=values[1]) for n in lengths]
     axes.plot(lengths, later, label="Theorem 1 from t = 1", ls="--")
     axes.set(yscale="log", ylim=(1e-4, 1e4), xlabel="T, rounds in the mean")
     axes.set_title("Theorem 1 as printed bounds the mean from t = 0 by 0 here", fontsize="medium")

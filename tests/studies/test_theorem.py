@@ -10,7 +10,7 @@ from fedadmm.algorithms import FedADMM
 from fedadmm.algorithms.fedadmm import Client, Upload
 from fedadmm.core.algorithm import LocalProblem
 from fedadmm.core.errors import InputError
-from fedadmm.studies.theory import Setting, constants, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory import Assumptions, constants, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.analysis import means_over_draws
 from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
 from fedadmm.studies.theory.lemmas import lemma_1, lemma_2, lemma_3
@@ -42,10 +42,10 @@ def test_the_constants_by_hand() -> None:
     # rho = 4, L = 1, p_min = 1/2: c_1 = (1 - 1/2)/2, c_2 = 3 x 17 + 2 (1 + 2/16), c_3 = 3 + 1 + 213 x 20/8.
     c_1, c_2, c_3 = constants(rho=4.0, smoothness=1.0, p_min=0.5)
     assert (c_1, c_2, c_3) == pytest.approx((0.25, 53.25, 4 + 213 * 2.5))
-    setting = Setting(rho=4.0, smoothness=1.0, p_min=0.5, num_clients=2, lowest=1.0)
-    assert theorem_1(setting, rounds=10, lagrangian=3.0) == pytest.approx(213 * 2 / 20)
+    known = Assumptions(rho=4.0, smoothness=1.0, p_min=0.5, num_clients=2, lowest=1.0)
+    assert theorem_1(known, rounds=10, lagrangian=3.0) == pytest.approx(213 * 2 / 20)
     # And 6 of squared gradients at the start: 213 (4/4 + 1/2) + 8 / (16 x 1/2) = 320.5 times 6.
-    from_start = theorem_1_from_start(setting, rounds=10, lagrangian=3.0, gradients=6.0)
+    from_start = theorem_1_from_start(known, rounds=10, lagrangian=3.0, gradients=6.0)
     assert from_start == pytest.approx(213 * 2 / 20 + 320.5 * 6 / 20)
 
 
@@ -55,7 +55,7 @@ def test_a_rho_that_is_too_small_is_refused() -> None:
 
 
 # Two clients that pull in opposite ways: f_1 = (w - 1)^2 / 2 and f_2 = (w + 1)^2 / 2, with their minimiser at 0.
-OPPOSITE = Setting(rho=4.0, smoothness=1.0, p_min=1.0, num_clients=2, lowest=1.0)
+OPPOSITE = Assumptions(rho=4.0, smoothness=1.0, p_min=1.0, num_clients=2, lowest=1.0)
 
 
 def _opposite() -> Quadratics:

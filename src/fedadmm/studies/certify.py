@@ -14,7 +14,7 @@ from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
 from fedadmm.runs.simulation import Simulation
 from fedadmm.runs.stored_model import read_model
-from fedadmm.studies.theory.bounds import Setting, smallest_rho, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.bounds import Assumptions, smallest_rho, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.smoothness import Smoothness, of_task
 
 
@@ -63,8 +63,19 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
         failing.append("no certified round began after everyone had been seen")
     if failing:
         return Verdict(facts, f"Theorem 1 says nothing of this run: {'; '.join(failing)}.")
-    bounds = _Bounds(experiment, simulation, smoothness, records, certified)
-    return Verdict(facts | bounds.facts(later), bounds.sentence(later))
+    assert type(algorithm) is FedADMM  # else a condition fails
+    p_min, p_min_how = _p_min(experiment, records, num_clients)
+    lowest, lowest_how = _lowest(simulation)
+    known = Assumptions(float(algorithm.rho), smoothness.value, p_min, num_clients, lowest)  # type: ignore[arg-type]
+    mean, bound = _mean(later, known), _bound(known, later)
+    facts |= {
+        "p_min": f"{p_min:.4g}, {p_min_how}",
+        "f*": f"{lowest:.6g}, {lowest_how}",
+        "c_1, c_2, c_3": ", ".join(f"{c:.4g}" for c in known.constants),
+        f"from round {later[0].round}": f"mean of V / m {mean:.4g}, bound {bound:.4g}",
+        "from round 1": f"mean of V / m {_mean(certified, known):.4g}{_bound_text(algorithm, known, certified)}",
+    }
+    return Verdict(facts, _sentence(mean / bound, smoothness))
 
 
 def _of_fedadmm(experiment: Experiment, smoothness: Smoothness) -> list[_Condition]:
@@ -126,79 +137,36 @@ def _largest_error(certified: list[Record]) -> float:
     return max(record.number("largest_error") for record in certified)
 
 
-class _Bounds:
-    """The bound of Theorem 1 on a run that fulfils its conditions."""
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        simulation: Simulation,
-        smoothness: Smoothness,
-        records: list[Record],
-        certified: list[Record],
-    ) -> None:
-        self._smoothness, self._certified = smoothness, certified
-        # With "seen", theta is the mean of fewer u_i at first, of which the analysis says nothing.
-        self._from_start = getattr(experiment.algorithm, "eta", None) != "seen"
-        num_clients = simulation.task.data.num_clients
-        p_min, self._p_min_how = _p_min(experiment, records, num_clients)
-        lowest, self._lowest_how = _lowest(simulation)
-        self._setting = Setting(
-            rho=float(experiment.algorithm.rho),  # type: ignore[attr-defined]
-            smoothness=smoothness.value,
-            p_min=p_min,
-            num_clients=num_clients,
-            lowest=lowest,
-        )
-
-    def facts(self, later: list[Record]) -> dict[str, str]:
-        """Return the constants, and each mean beside its bound."""
-        c_1, c_2, c_3 = self._setting.constants
-        mean, bound = self._later(later)
-        facts = {
-            "p_min": f"{self._setting.p_min:.4g}, {self._p_min_how}",
-            "f*": f"{self._setting.lowest:.6g}, {self._lowest_how}",
-            "c_1, c_2, c_3": f"{c_1:.4g}, {c_2:.4g}, {c_3:.4g}",
-            f"from round {later[0].round}": f"mean of V / m {mean:.4g}, bound {bound:.4g}",
-        }
-        facts["from round 1"] = f"mean of V / m {self._mean(self._certified):.4g}"
-        if self._from_start:
-            facts["from round 1"] += f", bound with the gradients at the start {self._start():.4g}"
-        return facts
-
-    def _start(self) -> float:
-        first = self._certified[0]
-        return theorem_1_from_start(
-            self._on(self._certified),
-            rounds=_length(self._certified),
-            lagrangian=first.number("lagrangian"),
-            gradients=first.number("V_w"),  # at t = 0 w_i = theta and y_i = 0
-        )
-
-    def sentence(self, later: list[Record]) -> str:
-        """Return the outcome."""
-        mean, bound = self._later(later)
-        remark = " L is an estimate, and so is the bound." if self._smoothness.kind == "estimate" else ""
-        if mean <= bound:
-            return f"The mean of V / m is {mean / bound:.2g} of the bound of Theorem 1.{remark}"
-        return (
-            f"The mean of V / m is {mean / bound:.2g} times the bound of Theorem 1, which is on the mean over all "
-            f"draws of the participation, and this run is one.{remark}"
-        )
-
-    def _later(self, later: list[Record]) -> tuple[float, float]:
-        lagrangian = later[0].number("lagrangian")
-        return self._mean(later), theorem_1(self._on(later), rounds=_length(later), lagrangian=lagrangian)
-
-    def _on(self, rounds: list[Record]) -> Setting:
-        return self._setting._replace(epsilon=_largest_error(rounds))
-
-    def _mean(self, rounds: list[Record]) -> float:
-        return sum(record.number("V") for record in rounds) / len(rounds) / self._setting.num_clients
+def _mean(rounds: list[Record], known: Assumptions) -> float:
+    return sum(record.number("V") for record in rounds) / len(rounds) / known.num_clients
 
 
-def _length(rounds: list[Record]) -> int:
-    return rounds[-1].round - rounds[0].round + 1
+def _bound(known: Assumptions, rounds: list[Record], *, from_start: bool = False) -> float:
+    """Return the bound on the mean of V / m over the rounds from the first of these to the last."""
+    known = known._replace(epsilon=_largest_error(rounds))
+    first, length = rounds[0], rounds[-1].round - rounds[0].round + 1
+    lagrangian = first.number("lagrangian")
+    if not from_start:
+        return theorem_1(known, rounds=length, lagrangian=lagrangian)
+    gradients = first.number("V_w")  # at t = 0 w_i = theta and y_i = 0
+    return theorem_1_from_start(known, rounds=length, lagrangian=lagrangian, gradients=gradients)
+
+
+def _bound_text(algorithm: FedADMM, known: Assumptions, certified: list[Record]) -> str:
+    """Return the bound from round 1 on; with "seen", theta is the mean of fewer u_i at first, and there is none."""
+    if algorithm.eta == "seen":
+        return ""
+    return f", bound with the gradients at the start {_bound(known, certified, from_start=True):.4g}"
+
+
+def _sentence(ratio: float, smoothness: Smoothness) -> str:
+    remark = " L is an estimate, and so is the bound." if smoothness.kind == "estimate" else ""
+    if ratio <= 1:
+        return f"The mean of V / m is {ratio:.2g} of the bound of Theorem 1.{remark}"
+    return (
+        f"The mean of V / m is {ratio:.2g} times the bound of Theorem 1, which is on the mean over all draws of the "
+        f"participation, and this run is one.{remark}"
+    )
 
 
 def _p_min(experiment: Experiment, records: list[Record], num_clients: int) -> tuple[float, str]:

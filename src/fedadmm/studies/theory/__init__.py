@@ -5,13 +5,13 @@ V^t    the optimality gap of equation 7                  epsilon_i  the squared 
 """
 
 from fedadmm.runs.lagrangian import Certificate, Gap, Share, certificate_of, share
-from fedadmm.studies.theory.bounds import Constants, Setting, constants, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.bounds import Assumptions, Constants, constants, theorem_1, theorem_1_from_start
 
 __all__ = [
+    "Assumptions",
     "Certificate",
     "Constants",
     "Gap",
-    "Setting",
     "Share",
     "certificate_of",
     "constants",

@@ -11,7 +11,7 @@ from fedadmm.algorithms import FedADMM
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.seeds import stream
 from fedadmm.studies.paper.study import WorkedOut
-from fedadmm.studies.theory.bounds import Setting, constants, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.inexact import Accuracy, InexactQuadratics
 from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
 from fedadmm.studies.theory.lemmas import Inequality, lemma_1, lemma_2, lemma_3
@@ -104,7 +104,7 @@ def means_over_draws(
     exact, rho = random_quadratics(seed)
     task, num_clients = solved_to(exact, lambda i, t: epsilon, seed=seed), len(exact.targets)
     theta = random_start(task, seed) if theta is None else theta
-    setting = Setting(
+    known = Assumptions(
         rho=rho,
         smoothness=task.smoothness,
         p_min=p_min,
@@ -121,10 +121,10 @@ def means_over_draws(
         rows.append(
             (
                 float(gaps[begin : begin + rounds].mean()),
-                theorem_1(setting, rounds=rounds, lagrangian=values[begin]),
+                theorem_1(known, rounds=rounds, lagrangian=values[begin]),
                 float(gaps[:rounds].mean()),
-                theorem_1(setting, rounds=rounds, lagrangian=values[0]),
-                theorem_1_from_start(setting, rounds=rounds, lagrangian=values[0], gradients=gradients),
+                theorem_1(known, rounds=rounds, lagrangian=values[0]),
+                theorem_1_from_start(known, rounds=rounds, lagrangian=values[0], gradients=gradients),
             )
         )
     return Means(*torch.tensor(rows, dtype=torch.float64).mean(dim=0).tolist())

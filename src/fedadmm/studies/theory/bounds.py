@@ -39,7 +39,7 @@ def constants(*, rho: float, smoothness: float, p_min: float) -> Constants:
     return Constants(c_1, c_2, c_3)
 
 
-class Setting(NamedTuple):
+class Assumptions(NamedTuple):
     """What the bounds are told of a run."""
 
     rho: float
@@ -55,24 +55,24 @@ class Setting(NamedTuple):
         return constants(rho=self.rho, smoothness=self.smoothness, p_min=self.p_min)
 
 
-def theorem_1(setting: Setting, *, rounds: int, lagrangian: float) -> float:
+def theorem_1(known: Assumptions, *, rounds: int, lagrangian: float) -> float:
     """Return the bound on the mean of V^t / m over `rounds` rounds, the first of which met this Lagrangian.
 
     It holds if every client was visited before that round.
     """
-    c_1, c_2, c_3 = setting.constants
-    num_clients, epsilon = setting.num_clients, setting.epsilon
-    room = lagrangian - setting.lowest + num_clients * epsilon / (2 * setting.smoothness)
+    c_1, c_2, c_3 = known.constants
+    num_clients, epsilon = known.num_clients, known.epsilon
+    room = lagrangian - known.lowest + num_clients * epsilon / (2 * known.smoothness)
     return c_2 / c_1 * room / (num_clients * rounds) + c_3 * epsilon
 
 
-def theorem_1_from_start(setting: Setting, *, rounds: int, lagrangian: float, gradients: float) -> float:
+def theorem_1_from_start(known: Assumptions, *, rounds: int, lagrangian: float, gradients: float) -> float:
     """Return a bound on the same mean that holds from w_i = theta^0 and y_i = 0 on; docs/THEORY.md has the proof.
 
     gradients: the sum of |grad f_i(theta^0)|^2, the squared error of the duals that nobody has solved for yet.
     """
-    c_1, c_2, _ = setting.constants
-    rho = setting.rho
-    start = c_2 / c_1 * (4 / rho + 1 / (2 * setting.smoothness)) + 8 / (rho**2 * setting.p_min)
-    later = theorem_1(setting, rounds=rounds, lagrangian=lagrangian)
-    return start * gradients / (setting.num_clients * rounds) + later
+    c_1, c_2, _ = known.constants
+    rho = known.rho
+    start = c_2 / c_1 * (4 / rho + 1 / (2 * known.smoothness)) + 8 / (rho**2 * known.p_min)
+    later = theorem_1(known, rounds=rounds, lagrangian=lagrangian)
+    return start * gradients / (known.num_clients * rounds) + later
