@@ -92,7 +92,7 @@ def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_pa
         with server_of(config) as strategy:
             start(strategy, grid, rounds=2)
     with server_of(config) as strategy:
-        assert strategy.progress.round == 6
+        assert strategy.checkpoint.round == 6
         assert sum(len(record.lost) for record in strategy._folder.records()) > 2
         assert not grid.errors
         assert_books_agree(strategy, config, lambda client: tmp_path)
@@ -159,7 +159,7 @@ def test_a_run_with_other_settings_is_refused_and_more_rounds_are_not(tmp_path: 
     with server_of(config_of(tmp_path)) as strategy:
         start(strategy, grid_of(config_of(tmp_path)), rounds=1)
     with server_of(config_of(tmp_path, num_server_rounds=9)) as strategy:
-        assert strategy.progress.round == 1
+        assert strategy.checkpoint.round == 1
     with pytest.raises(InputError, match=r"written with local.learning-rate 0.1, here it is 0.2.* name"):
         strategy_of(config_of(tmp_path, local__learning_rate=0.2))
 
@@ -170,7 +170,7 @@ def test_the_servers_own_evaluation_stands_in_the_records(tmp_path: Path) -> Non
         before = strategy.scores["accuracy"]
         start(strategy, grid_of(config), rounds=1)
         (record,) = strategy._folder.records()
-        assert record.accuracy == float(strategy.progress.server.theta.sum()) != before
+        assert record.accuracy == float(strategy.checkpoint.server.theta.sum()) != before
         assert strategy.scores == {"accuracy": record.accuracy}
 
 
@@ -208,7 +208,7 @@ def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path)
                 values = simulation.evaluate_clients(name, model=kind).values
                 expected = np.average(values, weights=simulation._data.num_examples)
                 assert metrics[f"{prefix}{name}"] == pytest.approx(expected, rel=1e-12)
-        theta = strategy.progress.server.theta
+        theta = strategy.checkpoint.server.theta
     folder = tmp_path / "digits" / "client-3"
     weight = load_file(folder / "model.safetensors")["1.weight"]
     assert weight.flatten().equal(theta[: weight.numel()])

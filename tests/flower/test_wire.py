@@ -24,7 +24,7 @@ def test_theta_is_the_mean_of_what_the_clients_hold_less_what_they_owe(tmp_path:
     config = model_config(tmp_path)
     with server_of(config) as strategy:
         start(strategy, grid_of(config), rounds=4)
-        theta = strategy.progress.server.theta
+        theta = strategy.checkpoint.server.theta
         states = [state_on_disk(strategy, client, tmp_path) for client in range(4)]
     total = sum((s.w + s.y / s.rho).double() for s in states) / 4
     assert (theta - total).abs().max() < 4 * 4 * torch.finfo(torch.float32).eps * total.abs().max()
@@ -49,7 +49,7 @@ def test_flowers_mean_of_models_is_our_mean_to_rounding(tmp_path: Path) -> None:
         config = model_config(tmp_path, name=name)
         with server_of(config, aggregator=aggregator) as strategy:
             start(strategy, grid_of(config), rounds=2)
-            thetas.append(strategy.progress.server.theta)
+            thetas.append(strategy.checkpoint.server.theta)
     torch.testing.assert_close(thetas[0], thetas[1], rtol=1e-4, atol=1e-5)
 
 
@@ -67,7 +67,7 @@ def test_medians_and_krum_bear_a_node_that_lies(aggregator: Any, tmp_path: Path)
     with server_of(config, aggregator=aggregator) as strategy:
         start(strategy, Spoiling(app, config, spoil=lie), rounds=1)
         assert strategy._folder.records()[0].clients == (0, 1, 2, 3)
-        assert strategy.progress.server.theta.abs().max() < 10
+        assert strategy.checkpoint.server.theta.abs().max() < 10
 
 
 def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_clients(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_
         private = flowers.DifferentialPrivacyServerSideFixedClipping(
             strategy, noise_multiplier=0.1, clipping_norm=0.5, num_sampled_clients=4
         )
-        before = strategy.progress.server.theta.clone()
+        before = strategy.checkpoint.server.theta.clone()
         result = start(private, grid, rounds=1, initial_arrays=strategy.arrays)
-        theta = strategy.progress.server.theta
+        theta = strategy.checkpoint.server.theta
         released = strategy.format.read_model(result.arrays).message
     assert theta.equal(released)
     # Noise of 0.1 x 0.5 / 4 = 0.0125 in each of the 7,510 coordinates; the clipped mean step is 0.5 at most.
     noise = (theta - before).std()
     assert 0.0125 * 0.9 < noise < 0.0125 * 1.3
     with server_of(config) as strategy:
-        assert strategy.progress.server.theta.equal(theta)
+        assert strategy.checkpoint.server.theta.equal(theta)

@@ -7,7 +7,8 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from torch.nn import functional
 
-from fedadmm.flower.node import DataFunction, ModelFunction, Node
+from fedadmm.flower.model import ModelFunction
+from fedadmm.flower.node import DataFunction, Node
 from fedadmm.training.evaluation import Loss, Metric, accuracy
 
 

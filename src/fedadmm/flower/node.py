@@ -1,30 +1,28 @@
-"""What a node does with a request: settle, work, write down, reply."""
+"""What a node does with a request: find the state that counts, work, write the new state down, reply."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from flwr.app import ConfigRecord, Context, MetricRecord, RecordDict
-from torch import nn
+from flwr.app import Context, RecordDict
 
-from fedadmm.core.delivery import Request, answered, settled
+from fedadmm.core.delivery import answered, settled
 from fedadmm.core.errors import InputError
-from fedadmm.core.round import Assignment, Buffers, visit_client
-from fedadmm.core.seeds import torch_seed
+from fedadmm.core.round import visit_client
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.engine.threads import one_thread
+from fedadmm.flower.model import ModelFunction, initial_model
+from fedadmm.flower.replies import Description, pack_description, pack_scores, pack_update
+from fedadmm.flower.requests import NodeRequest, federation_of, read_request
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import MessageFormat, Payload, WrongFormatError, make_wire
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.stored_model import write_model
 from fedadmm.state.node import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric
-from fedadmm.training.models import build
 from fedadmm.training.task import LearningTask
 
-ModelFunction = Callable[[], nn.Module]
 DataFunction = Callable[[Context], Any]
 
 
@@ -52,119 +50,85 @@ class Node:
         self, context: Context, *, model: ModelFunction, data: DataFunction, loss: Loss, metrics: Mapping[str, Metric]
     ) -> None:
         settings = FederationSettings.from_run_config(context.run_config)
-        self._settings, self._algorithm = settings, settings.algorithm
+        self._algorithm = settings.algorithm
         self.client = client_of(context)
         self._folder = RunFolder(settings.client_folder(context))
-        module = build(model, input_shape=(), num_classes=0, seed=torch_seed(settings.seed, "model"))
+        self._examples = as_examples(data(context))
         self._task = LearningTask(
-            module,
-            NodeData(as_examples(data(context))),
+            initial_model(model, settings),
+            NodeData(self._examples),
             local=settings.local,
             loss=loss,
             metrics=metrics,
             seed=settings.seed,
         )
-        self._format = MessageFormat(self._algorithm, self._task.model)
-        self._wire = make_wire(settings.wire, self._format)
+        self._wire = make_wire(settings.wire, MessageFormat(self._algorithm, self._task.model))
+        # What Flower weighs a model by: with wire = "model" its aggregators shall weigh all clients alike.
+        self._weight = 1 if settings.wire == "model" else len(self._examples.targets)
 
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
-        with self._store(content.config_records["config"]):
-            return RecordDict({"config": ConfigRecord({"client-id": self.client, "model": self._format.description})})
+        with self._store(federation_of(content)):
+            return pack_description(Description(self.client, self._wire.format.description))
 
     def train(self, content: RecordDict) -> RecordDict:
         """Answer a request: the new state is on the disk before the reply leaves."""
-        config = content.config_records["config"]
-        request, assignment = self._request(config), self._assignment(config)
-        with self._store(config) as store, one_thread():
+        request = self._read(content)
+        download = request.download
+        with self._store(request.federation) as store, one_thread():
             journal = store.journal()
-            kept = store.get(settled(journal, request).acknowledged)
-            download, buffers = self._download(content)
-            visit, state = visit_client(
+            saved = store.get(settled(journal, request.delivery).acknowledged)
+            result, state = visit_client(
                 self._algorithm,
                 download,
-                assignment,
-                state=None if kept is None else kept.state,
-                initial=self._initial(content, download),
-                problem=self._task.problem(assignment, buffers=buffers),
+                request.assignment,
+                state=None if saved is None else saved.state,
+                initial=download.theta if request.initial is None else request.initial,
+                problem=self._task.problem(request.assignment, buffers=request.buffers),
             )
-            effort = visit.effort
             arrays, residual = self._wire.pack_upload(
-                Payload(visit.upload, effort.buffers.floats),
+                Payload(result.upload, result.effort.buffers.floats),
                 theta=download.theta,
-                residual=None if kept is None else kept.residual,
+                residual=None if saved is None else saved.residual,
             )
-            if visit.finite:
-                store.write(answered(journal, request), pending=SavedState(state, residual))
-        num_examples = 1 if self._settings.wire == "model" else len(self._task.data.client(0).targets)
-        metrics: dict[str, Any] = {
-            "num-examples": num_examples,
-            "train-loss": effort.loss,
-            "steps": effort.steps,
-            "gradient-evaluations": effort.gradient_evaluations,
-            "finite": int(visit.finite),
-        }
-        if effort.epsilon is not None:
-            metrics["epsilon"] = effort.epsilon
-        integers = effort.buffers.integers.tolist()
-        books: dict[str, Any] = {"client-id": self.client, "number": request.number, "integers": integers}
-        return RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics), "config": ConfigRecord(books)})
+            if result.finite:
+                store.write(answered(journal, request.delivery), pending=SavedState(state, residual))
+        return pack_update(result, arrays, request=request.delivery.number, num_examples=self._weight)
 
     def evaluate(self, content: RecordDict) -> RecordDict:
         """Evaluate theta and the client's own model on its examples, and write both to its folder."""
-        config = content.config_records["config"]
-        with self._store(config) as store, one_thread():
-            kept = store.get(settled(store.journal(), self._request(config)).acknowledged)
-            download, buffers = self._download(content)
-            own = None if kept is None else self._algorithm.own_model(kept.state)
-            models = {"": download.theta, "own-": download.theta if own is None else own}
-            metrics: dict[str, float] = {}
-            for prefix, weights in models.items():
-                scores = self._task.evaluate_client(self.client, weights, buffers=buffers)
-                metrics |= {f"{prefix}{name}": value for name, value in scores.items()}
+        request = self._read(content)
+        theta = request.download.theta
+        with self._store(request.federation) as store, one_thread():
+            saved = store.get(settled(store.journal(), request.delivery).acknowledged)
+            own = None if saved is None else self._algorithm.own_model(saved.state)
+            scores: dict[str, float] = {}
+            for prefix, weights in {"": theta, "own-": theta if own is None else own}.items():
+                found = self._task.evaluate_client(self.client, weights, buffers=request.buffers)
+                scores |= {f"{prefix}{name}": value for name, value in found.items()}
                 # evaluate_client has loaded the model.
-                write_model(
-                    self._folder,
-                    self._task.model.module,
-                    round=int(config["server-round"]),  # type: ignore[arg-type]
-                    name=f"{prefix}model.safetensors",
-                )
-        num_examples = len(self._task.data.client(0).targets)
-        return RecordDict({"metrics": MetricRecord({"num-examples": num_examples, **metrics})})
+                module, name = self._task.model.module, f"{prefix}model.safetensors"
+                write_model(self._folder, module, round=request.assignment.round, name=name)
+        return pack_scores(scores, num_examples=len(self._examples.targets))
 
-    def _store(self, config: ConfigRecord) -> NodeStore:
+    def _store(self, federation: str) -> NodeStore:
         return NodeStore(
             self._folder.state,
             client=self.client,
-            client_type=self._format.client_type,
-            identity={"federation": str(config["federation"])},
+            client_type=self._wire.format.client_type,
+            identity={"federation": federation},
         )
 
-    def _request(self, config: ConfigRecord) -> Request:
-        client, number, applied = (int(config[key]) for key in ("client-id", "number", "applied"))  # type: ignore[arg-type]
-        if client != self.client:
-            raise InputError(
-                f"this node is client {self.client}, and it is asked as client {client}; keep a node's client-id"
-            )
-        return Request(client, number, applied)
-
-    def _assignment(self, config: ConfigRecord) -> Assignment:
-        round, epochs = int(config["server-round"]), int(config["epochs"])  # type: ignore[arg-type]
-        gradients = int(config["gradients"]) if "gradients" in config else None  # type: ignore[arg-type]
-        return Assignment(self.client, round, epochs, gradients)
-
-    def _download(self, content: RecordDict) -> tuple[Any, Buffers]:
+    def _read(self, content: RecordDict) -> NodeRequest:
         try:
-            download, floats = self._wire.unpack_download(content.array_records["arrays"])
+            request = read_request(content, self._wire)
         except WrongFormatError as error:
             raise InputError(
                 f"client {self.client} has another model than the server: {error}; install the same app"
             ) from None
-        integers = torch.tensor(content.config_records["config"]["integers"], dtype=torch.int64)
-        return download, Buffers(floats, integers)
-
-    def _initial(self, content: RecordDict, download: Any) -> Any:
-        """Return theta^0, which travels only to those who need it."""
-        if "initial" not in content.array_records:
-            return download.theta
-        return self._format.read_model(content.array_records["initial"]).message
+        asked = request.assignment.client
+        if asked != self.client:
+            raise InputError(
+                f"this node is client {self.client}, and it is asked as client {asked}; keep a node's client-id"
+            )
+        return request

@@ -10,17 +10,15 @@ from torch.nn import functional
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import Buffers
-from fedadmm.core.seeds import torch_seed
 from fedadmm.data.examples import as_examples
 from fedadmm.engine.threads import one_thread
-from fedadmm.flower.node import ModelFunction
+from fedadmm.flower.model import ModelFunction, initial_model
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.training.evaluation import Loss, Metric, accuracy, batches, combined, score
 from fedadmm.training.flat import FlatModel
 from fedadmm.training.model_checks import check_fit
-from fedadmm.training.models import build
 
 Wrap = Callable[[AlgorithmStrategy], Strategy]
 
@@ -48,7 +46,7 @@ def server_app(
         evaluation = None if test is None else _evaluation(settings, model, test(), loss, chosen)
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
-            rounds = settings.num_server_rounds - strategy.progress.round
+            rounds = settings.num_server_rounds - strategy.checkpoint.round
             wrap(strategy).start(
                 grid,
                 initial_arrays=strategy.arrays,
@@ -70,22 +68,15 @@ def make_strategy(
     aggregator: Strategy | None = None,
 ) -> AlgorithmStrategy:
     """Return the strategy of a federation, where its checkpoint left it."""
-    network = _network(settings, model)
-    checkpoint = ServerFolder(settings, settings.algorithm, initial=network.weights.clone())
-    return AlgorithmStrategy(
-        settings, model=network, checkpoint=checkpoint, evaluation=evaluation, aggregator=aggregator
-    )
-
-
-def _network(settings: FederationSettings, model: ModelFunction) -> FlatModel:
-    seed = torch_seed(settings.seed, "model")
-    return FlatModel(build(model, input_shape=(), num_classes=0, seed=seed))
+    network = FlatModel(initial_model(model, settings))
+    folder = ServerFolder(settings, initial=network.weights.clone())
+    return AlgorithmStrategy(settings, model=network, folder=folder, evaluation=evaluation, aggregator=aggregator)
 
 
 def _evaluation(
     settings: FederationSettings, model: ModelFunction, test: Any, loss: Loss, metrics: Mapping[str, Metric]
 ) -> Evaluation:
-    network = _network(settings, model)
+    network = FlatModel(initial_model(model, settings))
     examples = as_examples(test)
     check_fit(network, examples, loss=loss, metrics=metrics)
     parts = batches(examples)

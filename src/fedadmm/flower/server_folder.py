@@ -1,13 +1,13 @@
-"""The server's folder: theta, the books of what was applied, and the records, each round in one transaction."""
+"""The server's folder: its checkpoint, what was applied of each client, and the records; a round is one transaction."""
 
 import time
 import uuid
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import nn
 
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.store import state_types
@@ -30,14 +30,14 @@ class Applied(NamedTuple):
 class ServerFolder:
     """What the server must not lose, in a folder that one run at a time may hold."""
 
-    def __init__(self, settings: FederationSettings, algorithm: Algorithm[Any, Any, Any], *, initial: Vector) -> None:
+    def __init__(self, settings: FederationSettings, *, initial: Vector) -> None:
         self.folder = RunFolder(settings.server_folder)
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
             self._store = DiskStore(
                 self.folder.state,
-                types=(state_types(algorithm).server, Applied),
+                types=(state_types(settings.algorithm).server, Applied),
                 identity=settings.identity | fresh,
                 initial=initial,
                 durability="power",
@@ -46,6 +46,7 @@ class ServerFolder:
             held.callback(self._store.close)
             self._held = held.pop_all()
         self.federation = self._store.about["federation"]
+        self._last_number = NONE
         self.folder.write_records(self.records())
 
     def close(self) -> None:
@@ -53,8 +54,8 @@ class ServerFolder:
         self._held.close()
 
     @property
-    def progress(self) -> ServerCheckpoint | None:
-        """The progress after the last committed round, None before the first."""
+    def checkpoint(self) -> ServerCheckpoint | None:
+        """The checkpoint after the last committed round, None before the first."""
         return self._store.progress()
 
     @property
@@ -71,14 +72,15 @@ class ServerFolder:
         state = self._store.get(client)
         return NONE if state is None else state[0]
 
-    def next_number(self, last: int) -> int:
+    def new_number(self) -> int:
         """Return a number above every one that was ever used: the clock's, as a restored server has forgotten some."""
-        return max(last + 1, time.time_ns() // 1000)
+        self._last_number = max(self._last_number + 1, time.time_ns() // 1000)
+        return self._last_number
 
-    def commit(self, progress: ServerCheckpoint, *, number: int, record: Record, module: nn.Module) -> None:
+    def commit(self, checkpoint: ServerCheckpoint, *, number: int, record: Record, module: nn.Module) -> None:
         """Make a round count, and write the files for reading."""
         for client in record.clients:
-            self._store.stage(progress.round, client, Applied(number))
-        self._store.commit(progress, clients=record.clients, record=record.to_json())
+            self._store.stage(checkpoint.round, client, Applied(number))
+        self._store.commit(checkpoint, clients=record.clients, record=record.to_json())
         self.folder.append_record(record)
-        write_model(self.folder, module, round=progress.round)
+        write_model(self.folder, module, round=checkpoint.round)

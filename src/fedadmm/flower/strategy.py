@@ -1,40 +1,65 @@
-"""Any Algorithm of ours as a Flower strategy: rounds whose books are exact whatever becomes of nodes and messages."""
+"""Any Algorithm of ours as a Flower strategy: an update counts exactly once, whatever becomes of nodes and messages.
+
+Flower calls four methods in each round:
+
+    configure_train      asks the selected clients that are connected
+    aggregate_train      applies the replies that count, and returns the new model
+    configure_evaluate   commits the round with the model that Flower hands back, and asks clients to evaluate it
+    aggregate_evaluate   averages their scores
+
+Why does a round commit in configure_evaluate? A wrapper of Flower's, such as differential privacy, changes the model
+that aggregate_train returned, and what it made of it is what counts. configure_evaluate is the first call that shows
+us that model, and the last before clients act on it. A server that is killed before has not played the round: when the
+clients are asked again, they drop what they computed for it (core/delivery.py).
+"""
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from logging import INFO, WARNING
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.delivery import NONE, Collection
+from fedadmm.core.delivery import NONE, Collection, Request
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.threads import one_thread
-from fedadmm.flower.client_nodes import ClientNodes, reason
-from fedadmm.flower.replies import aggregated_by, reply_of, visit_of
+from fedadmm.flower.aggregator import aggregated_by
+from fedadmm.flower.client_nodes import ClientNodes
+from fedadmm.flower.replies import BadReplyError, read_scores, read_update
+from fedadmm.flower.requests import NodeRequest, pack_request
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
-from fedadmm.flower.wire import MessageFormat, ModelWire, Payload, Wire, make_wire
+from fedadmm.flower.wire import MessageFormat, ModelWire, Wire, make_wire
 from fedadmm.runs.records import Record
 from fedadmm.training.flat import FlatModel
 
 Evaluation = Callable[[Vector, Buffers], dict[str, float]]
 
 
-class _Closing(NamedTuple):
-    """A round whose uploads were averaged, and which does not count yet."""
+class _Applied(NamedTuple):
+    """What became of a round once its replies were applied; it does not count before it is committed."""
 
-    progress: ServerCheckpoint
-    tally: RoundSummary
+    checkpoint: ServerCheckpoint
+    summary: RoundSummary
+
+
+@dataclass
+class _Round:
+    """A round from its requests to its commit."""
+
+    replies: Collection  # which of them count, and who has not answered
+    requests: list[Message]
     began: float
+    applied: _Applied | None = None
 
 
 class AlgorithmStrategy(Strategy):
@@ -50,191 +75,178 @@ class AlgorithmStrategy(Strategy):
         settings: FederationSettings,
         *,
         model: FlatModel,
-        checkpoint: ServerFolder,
+        folder: ServerFolder,
         evaluation: Evaluation | None = None,
         aggregator: Strategy | None = None,
     ) -> None:
         self.settings, self.algorithm = settings, settings.algorithm
-        self._model, self._folder, self._aggregator = model, checkpoint, aggregator
+        self._model, self._folder, self._aggregator = model, folder, aggregator
         self._evaluation = evaluation
         self.format = MessageFormat(self.algorithm, model)
         self._wire: Wire = make_wire(settings.wire, self.format)
         assert aggregator is None or isinstance(self._wire, ModelWire), 'an aggregator takes models: wire="model"'
-        participation = Uniform(settings.fraction_train)
-        participation.check(settings.num_clients)
-        settings.local.check(settings.num_clients)
         self._devices = Devices(settings.num_clients)
-        self._planner = Planner(
-            self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
-        )
+        self._planner = self._make_planner()
         self._nodes = ClientNodes(
-            federation=checkpoint.federation,
-            description=self.format.description,
+            federation=folder.federation,
+            model=self.format.description,
             num_clients=settings.num_clients,
             timeout=settings.round_timeout,
         )
-        self.progress = checkpoint.progress or ServerCheckpoint(
-            0, self.algorithm.init_server(checkpoint.initial), model.buffers(), 0.0
+        self.checkpoint = folder.checkpoint or ServerCheckpoint(
+            0, self.algorithm.init_server(folder.initial), model.buffers(), 0.0
         )
-        self.scores = self._evaluated(self.progress)
-        self._collection = Collection(0, clients=())
-        self._sent: list[Message] = []
-        self._closing: _Closing | None = None
-        self._began = 0.0
+        self.scores = self._evaluated(self.checkpoint)
+        self._round = _Round(Collection(NONE, clients=()), [], 0.0)
 
     def close(self) -> None:
-        """Let go of the checkpoint's folder."""
+        """Let go of the server's folder."""
         self._folder.close()
 
     @property
     def arrays(self) -> ArrayRecord:
         """The server's model as Flower users know it."""
-        return self.format.model_arrays(self.progress.server.theta, self.progress.buffers.floats)
+        return self._model_arrays(self.checkpoint)
 
     def summary(self) -> None:
         """Log what is run."""
         log(INFO, "\t├──> %s", self.algorithm)
         log(INFO, "\t├──> %s, wire %s", self.settings.local, self.settings.wire)
-        log(INFO, "\t└──> %d rounds are done: %s", self.progress.round, self._folder.folder.path)
+        log(INFO, "\t└──> %d rounds are done: %s", self.checkpoint.round, self._folder.folder.path)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
-        self._began = time.perf_counter()
-        present = self._nodes.present(grid, at_least=self.settings.min_available_nodes)
-        round = self.progress.round + 1
-        assignments = self._planner.plan(round)
-        clients = [assignment.client for assignment in assignments]
-        number = self._folder.next_number(self._collection.number)
-        self._collection = Collection(number, clients=clients)
-        self._sent = [
-            self._request(MessageType.TRAIN, assignment, present[assignment.client], config=config)
-            for assignment in assignments
-            if assignment.client in present
-        ]
-        log(INFO, "Round %d asks %d of %d clients", round, len(self._sent), len(clients))
-        return self._sent
+        began = time.perf_counter()
+        connected = self._nodes.connected(grid, at_least=self.settings.min_available_nodes)
+        assignments = self._planner.plan(self.checkpoint.round + 1)
+        replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
+        self._round = _Round(replies, [], began)
+        self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
+        num_asked, num_selected = len(self._round.requests), len(assignments)
+        log(INFO, "Round %d asks %d of %d clients", self.checkpoint.round + 1, num_asked, num_selected)
+        return self._round.requests
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Apply the replies that count; the round itself counts once its model has come back to us."""
-        num_asked = len(self._collection.missing)
-        counting = self._counting(replies)
-        visits = [visit for visit, _ in counting]
-        if self._aggregator is not None:
-            theta = self.progress.server.theta
-            visits = aggregated_by(self._aggregator, counting, self._wire, server_round=server_round, theta=theta)
+        """Apply the replies that count, and return the new model; the round is committed when that comes back."""
+        num_selected = len(self._round.replies.missing)
+        results = self._results(server_round, replies)
         with one_thread():
-            progress, tally = run_round(
+            checkpoint, summary = run_round(
                 self.algorithm,
-                self.progress,
-                visits,
+                self.checkpoint,
+                results,
                 weight=lambda client: 1.0,
                 registered=float(self.settings.num_clients),
             )
-        for client in tally.refused:
-            log(WARNING, "Client %d is refused in round %d: its upload is no use", client, progress.round)
-        log(INFO, "Round %d applies %d of %d", progress.round, len(tally.clients), num_asked)
-        self._closing = _Closing(progress, tally, self._began)
-        arrays = self.format.model_arrays(progress.server.theta, progress.buffers.floats)
-        metrics = MetricRecord({"num-applied": len(tally.clients), "num-refused": len(tally.refused)})
-        if tally.client_loss is not None:
-            metrics["train-loss"] = tally.client_loss
-        return arrays, metrics
+        self._round.applied = _Applied(checkpoint, summary)
+        for client in summary.refused:
+            log(WARNING, "Client %d is refused in round %d: its upload cannot be used", client, checkpoint.round)
+        log(INFO, "Round %d applies %d of %d", checkpoint.round, len(summary.clients), num_selected)
+        metrics = MetricRecord({"num-applied": len(summary.clients), "num-refused": len(summary.refused)})
+        if summary.client_loss is not None:
+            metrics["train-loss"] = summary.client_loss
+        return self._model_arrays(checkpoint), metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Commit the round, with what a wrapper made of its model, and ask clients to evaluate it."""
-        if self._closing is not None:
-            self._commit(self._closing, arrays)
-        self._closing = None
+        """Commit the round with the model that Flower hands back, and return the requests to evaluate it."""
+        self._commit(arrays)
         if not self.settings.fraction_evaluate:
             return []
-        present = self._nodes.present(grid, at_least=0)
-        round = self.progress.round
-        generator = stream(self.settings.seed, "evaluation", round)
-        clients = Uniform(self.settings.fraction_evaluate).select(round, devices=self._devices, generator=generator)
+        round = self.checkpoint.round
+        clients = Uniform(self.settings.fraction_evaluate).select(
+            round, devices=self._devices, generator=stream(self.settings.seed, "evaluation", round)
+        )
         assignments = [self._planner.assignment(round, int(client)) for client in clients]
-        return [
-            self._request(MessageType.EVALUATE, assignment, present[assignment.client], config=config)
-            for assignment in assignments
-            if assignment.client in present
-        ]
+        connected = self._nodes.connected(grid, at_least=0)
+        return self._requests(MessageType.EVALUATE, assignments, connected, config)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the metrics over the clients' examples, of theta and of the clients' own models."""
-        found = [reply for reply in replies if not reply.has_error()]
-        found.sort(key=lambda reply: reply.metadata.src_node_id)
-        contents = [reply.content for reply in found]
+        contents = []
+        for message in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
+            try:
+                contents.append(read_scores(message))
+            except BadReplyError as error:
+                log(WARNING, "Node %d was not evaluated: %s", message.metadata.src_node_id, error)
         return aggregate_metricrecords(contents, "num-examples") if contents else None
 
-    def _request(self, kind: str, asked: Assignment, node: int, *, config: ConfigRecord) -> Message:
-        server, buffers = self.progress.server, self.progress.buffers
-        applied = self._folder.applied(asked.client)
-        facts: dict[str, Any] = {
-            "server-round": asked.round,
-            "client-id": asked.client,
-            "epochs": asked.epochs,
-            "number": self._collection.number,
-            "applied": applied,
-            "federation": self._folder.federation,
-            "integers": buffers.integers.tolist(),
-            **({} if asked.gradients is None else {"gradients": asked.gradients}),
-        }
-        content = RecordDict(
-            {
-                "arrays": self._wire.pack_download(Payload(self.algorithm.download(server), buffers.floats)),
-                "config": ConfigRecord({**config, **facts}),
-            }
-        )
-        if kind == MessageType.TRAIN and applied == NONE and self.algorithm.newcomer == "initial":
-            content["initial"] = self.format.model_arrays(self._folder.initial, buffers.floats)
-        return Message(content, node, kind, ttl=self.settings.round_timeout, group_id=str(asked.round))
+    def _requests(
+        self, kind: str, assignments: list[Assignment], connected: dict[int, int], config: ConfigRecord
+    ) -> list[Message]:
+        """Return the requests to the clients that are connected."""
+        messages = []
+        for assignment in assignments:
+            if assignment.client in connected:
+                content = pack_request(self._request(kind, assignment), self._wire, config=config)
+                node, timeout = connected[assignment.client], self.settings.round_timeout
+                messages.append(Message(content, node, kind, ttl=timeout, group_id=str(assignment.round)))
+        return messages
 
-    def _counting(self, replies: Iterable[Message]) -> list[tuple[ClientResult, Message]]:
-        """Return the visits whose replies count, in rising order of their clients."""
+    def _request(self, kind: str, assignment: Assignment) -> NodeRequest:
+        applied = self._folder.applied(assignment.client)
+        needs_initial = kind == MessageType.TRAIN and applied == NONE and self.algorithm.newcomer == "initial"
+        return NodeRequest(
+            assignment,
+            Request(assignment.client, self._round.replies.number, applied),
+            self._folder.federation,
+            self.algorithm.download(self.checkpoint.server),
+            self.checkpoint.buffers,
+            self._folder.initial if needs_initial else None,
+        )
+
+    def _results(self, server_round: int, replies: Iterable[Message]) -> list[ClientResult]:
+        """Return the results of the replies that count, in rising order of their clients."""
         found = []
         for message in replies:
-            if message.has_error():
-                client = self._nodes.asked_of(self._sent, message)
-                log(WARNING, "Client %s failed: %s", client, reason(message))
-                continue
             try:
-                visit = self._visit(message)
-            except (KeyError, TypeError, ValueError) as error:
-                log(WARNING, "Node %d sent what is no reply: %r", message.metadata.src_node_id, error)
+                reply, result = read_update(message, self._wire, checkpoint=self.checkpoint)
+            except BadReplyError as error:
+                client = self._nodes.client_asked(self._round.requests, message)
+                log(WARNING, "Client %s failed: %s", client, error)
                 continue
-            if self._collection.counts(reply_of(message)):
-                found.append((visit, message))
-        return sorted(found, key=lambda pair: pair[0].client)
+            if self._round.replies.counts(reply):
+                newcomer = self._folder.applied(reply.client) == NONE
+                found.append((result._replace(newcomer=newcomer), message))
+        found.sort(key=lambda pair: pair[0].client)
+        if self._aggregator is None:
+            return [result for result, _ in found]
+        theta = self.checkpoint.server.theta
+        return aggregated_by(self._aggregator, found, self._wire, server_round=server_round, theta=theta)
 
-    def _visit(self, message: Message) -> ClientResult:
-        return visit_of(
-            message,
-            self._wire,
-            theta=self.progress.server.theta,
-            buffers=self.progress.buffers,
-            newcomer=self._folder.applied(reply_of(message).client) == NONE,
-        )
-
-    def _commit(self, closing: _Closing, arrays: ArrayRecord) -> None:
-        progress, tally, began = closing
+    def _commit(self, arrays: ArrayRecord) -> None:
+        """Make the round count, with these arrays as its model where models travel; the reason is at the top."""
+        if self._round.applied is None:
+            return
+        checkpoint, summary = self._round.applied
         if isinstance(self._wire, ModelWire):
-            # A wrapper may have added noise to the model since we returned it: what counts is what it made of it.
             theta, floats = self.format.read_model(arrays)
-            buffers = progress.buffers._replace(floats=floats)
-            progress = progress._replace(server=progress.server._replace(theta=theta), buffers=buffers)
-        lost = self._collection.missing
-        self.scores = self._evaluated(progress)
-        seconds = time.perf_counter() - began
-        record = Record.of(progress.round, tally, self.scores, seconds=seconds, lost=lost)
-        self._model.load(progress.server.theta)
-        self._model.load_buffers(progress.buffers)
-        self._folder.commit(progress, number=self._collection.number, record=record, module=self._model.module)
-        self.progress = progress
+            server, buffers = checkpoint.server._replace(theta=theta), checkpoint.buffers._replace(floats=floats)
+            checkpoint = checkpoint._replace(server=server, buffers=buffers)
+        self.scores = self._evaluated(checkpoint)
+        seconds, lost = time.perf_counter() - self._round.began, self._round.replies.missing
+        record = Record.of(checkpoint.round, summary, self.scores, seconds=seconds, lost=lost)
+        self._model.load(checkpoint.server.theta)
+        self._model.load_buffers(checkpoint.buffers)
+        number = self._round.replies.number
+        self._folder.commit(checkpoint, number=number, record=record, module=self._model.module)
+        self.checkpoint, self._round.applied = checkpoint, None
 
-    def _evaluated(self, progress: ServerCheckpoint) -> dict[str, float]:
-        return {} if self._evaluation is None else self._evaluation(progress.server.theta, progress.buffers)
+    def _model_arrays(self, checkpoint: ServerCheckpoint) -> ArrayRecord:
+        return self.format.model_arrays(checkpoint.server.theta, checkpoint.buffers.floats)
+
+    def _evaluated(self, checkpoint: ServerCheckpoint) -> dict[str, float]:
+        return {} if self._evaluation is None else self._evaluation(checkpoint.server.theta, checkpoint.buffers)
+
+    def _make_planner(self) -> Planner:
+        settings, participation = self.settings, Uniform(self.settings.fraction_train)
+        participation.check(settings.num_clients)
+        settings.local.check(settings.num_clients)
+        return Planner(
+            self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
+        )

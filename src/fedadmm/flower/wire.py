@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
 from fedadmm.core.errors import InputError
@@ -26,6 +26,9 @@ class Payload(NamedTuple):
 
 class Wire(Protocol):
     """Packs what goes down and what comes up, and unpacks it at the other end."""
+
+    @property
+    def format(self) -> "MessageFormat": ...
 
     def pack_download(self, payload: Payload) -> ArrayRecord: ...
     def unpack_download(self, arrays: ArrayRecord) -> Payload: ...
@@ -74,7 +77,7 @@ class UploadWire:
     """The fields of a message, each as one array: what the algorithm needs and nothing else."""
 
     def __init__(self, format: MessageFormat) -> None:
-        self._format = format
+        self.format = format
 
     def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return the download's fields and the buffers."""
@@ -82,7 +85,7 @@ class UploadWire:
 
     def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
-        return _unpack(arrays, self._format.download, self._format.floats)
+        return _unpack(arrays, self.format.download, self.format.floats)
 
     def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
         """Return the upload's fields and the buffers; nothing is rounded, so nothing is held back."""
@@ -90,7 +93,7 @@ class UploadWire:
 
     def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
         """Return the upload and the buffers."""
-        return _unpack(arrays, self._format.upload, self._format.floats)
+        return _unpack(arrays, self.format.upload, self.format.floats)
 
 
 class ModelWire:
@@ -107,18 +110,18 @@ class ModelWire:
             raise InputError(
                 f'wire="model" carries one vector each way, and {name} has {", ".join(fields)}; use wire="upload"'
             )
-        self._format = format
+        self.format = format
         # The residual is part of a client's state, so a method whose clients keep nothing keeps none.
         self._keeps_residual = bool(format.client_type._fields)
 
     def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return theta and the buffers under the model's names."""
-        return self._format.model_arrays(payload.message.theta, payload.floats)
+        return self.format.model_arrays(payload.message.theta, payload.floats)
 
     def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
-        theta, floats = self._format.read_model(arrays)
-        return Payload(self._format.download._replace(theta=theta), floats)
+        theta, floats = self.format.read_model(arrays)
+        return Payload(self.format.download._replace(theta=theta), floats)
 
     def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
         """Return theta + delta under the model's names, and what its rounding held back."""
@@ -126,17 +129,33 @@ class ModelWire:
         delta = delta if residual is None else delta + residual
         sent = theta + delta
         held_back = delta - (sent - theta) if self._keeps_residual else None
-        return self._format.model_arrays(sent, payload.floats), held_back
+        return self.format.model_arrays(sent, payload.floats), held_back
 
     def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
         """Return the upload and the buffers."""
-        sent, floats = self._format.read_model(arrays)
-        return Payload(type(self._format.upload)(sent - theta), floats)
+        sent, floats = self.format.read_model(arrays)
+        return Payload(type(self.format.upload)(sent - theta), floats)
 
 
 def make_wire(name: str, format: MessageFormat) -> Wire:
     """Return the wire of a name."""
     return UploadWire(format) if name == "upload" else ModelWire(format)
+
+
+def integer(record: ConfigRecord | MetricRecord, key: str) -> int:
+    """Return a whole number of a record."""
+    value = record[key]
+    if not isinstance(value, int):
+        raise TypeError(f"{key} is {value!r}, not a whole number")
+    return value
+
+
+def number(record: MetricRecord, key: str) -> float:
+    """Return a number of a record."""
+    value = record[key]
+    if not isinstance(value, int | float):
+        raise TypeError(f"{key} is {value!r}, not a number")
+    return float(value)
 
 
 def _pack(payload: Payload) -> ArrayRecord:
