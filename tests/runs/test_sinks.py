@@ -10,49 +10,49 @@ import pytest
 from commands import fedadmm
 from fedadmm import InputError
 from fedadmm.config.plans import load_plan
+from fedadmm.runs.listeners import Callback
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run
-from fedadmm.runs.sinks import SINKS, numbers_of, sinks_from
+from fedadmm.runs.sinks import SINKS, Sink, numbers_of, sinks_from
 
 QUICK = {"model.name": "softmax_regression", "local.epochs": 1, "engine": "serial"}
 NAME = "digits-fedavg-*"
 
 
-class Heard:
+class Heard(Sink):
     """A sink that remembers what it was told."""
 
-    def __init__(self):
+    def __init__(self, experiment, out):
+        super().__init__(experiment, out / experiment.folder_name)
         self.rounds, self.closed = [], 0
 
-    def open(self, experiment, folder, history):
-        assert (folder / "experiment.toml").exists()
-        self.rounds += [record.round for record in history]
-        return self
+    def open(self):
+        assert (self._folder / "experiment.toml").exists()
 
     def write(self, record):
         self.rounds.append(record.round)
 
-    def close(self):
+    def ended(self):
         self.closed += 1
 
 
 def test_a_sink_hears_every_round_once_and_is_closed(tmp_path):
     experiment = load_plan("digits").experiment("fedavg", changes=QUICK | {"rounds": 2})
-    first, second = Heard(), Heard()
-    run(experiment, out=tmp_path, sinks=[first.open])
-    run(experiment.replace(rounds=3), out=tmp_path, sinks=[second.open])
+    first, second = Heard(experiment, tmp_path), Heard(experiment, tmp_path)
+    run(experiment, out=tmp_path, listeners=[first])
+    run(experiment.replace(rounds=3), out=tmp_path, listeners=[second])
     assert (first.rounds, second.rounds) == ([1, 2], [1, 2, 3])
     assert (first.closed, second.closed) == (1, 1)
 
 
 def test_a_sink_is_closed_when_the_run_breaks_off(tmp_path):
-    def stop(record):
+    def stop(record, simulation):
         raise KeyboardInterrupt
 
-    heard = Heard()
     experiment = load_plan("digits").experiment("fedavg", changes=QUICK | {"rounds": 2})
+    heard = Heard(experiment, tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run(experiment, out=tmp_path, on_round=stop, sinks=[heard.open])
+        run(experiment, out=tmp_path, listeners=[heard, Callback(stop)])
     assert (heard.rounds, heard.closed) == ([1], 1)
 
 

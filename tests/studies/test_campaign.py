@@ -11,9 +11,11 @@ import pytest
 
 from fedadmm.algorithms import FedAvg, FedDyn
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
+from fedadmm.runs.listeners import Callback, Listener
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment
-from fedadmm.studies.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
+from fedadmm.runs.stopping import OutOfTimeError, TimeBudget
+from fedadmm.studies.campaign import Job, Places, jobs_of, play
 from fedadmm.studies.cost_estimate import Pace, gradient_evaluations
 from fedadmm.studies.paper.study import PaperRun, Study
 from fedadmm.training.local import LocalTraining
@@ -53,11 +55,11 @@ def pace(tmp_path: Path) -> Pace:
     return Pace(cache=tmp_path / "pace.json")
 
 
-def runner(places: Places) -> Callable[[Experiment, Callable[[Record], bool]], bool]:
+def runner(places: Places) -> Callable[[Experiment, Listener], bool]:
     """Return what runs an experiment for real."""
 
-    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
-        return run_experiment(experiment, out=places.runs, on_round=proceed).status != "stopped"
+    def run(experiment: Experiment, listener: Listener) -> bool:
+        return run_experiment(experiment, out=places.runs, listeners=[listener]).status != "stopped"
 
     return run
 
@@ -68,7 +70,7 @@ def jobs(places: Places, **options: object) -> list[Job]:
 
 
 def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, pace):
-    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
     assert [job.experiment.label for job in done] == ["fedavg", "feddyn"]
     assert all(job.is_done for job in jobs(places))
     kept = sorted(file.name for file in places.results.rglob("*") if file.is_file())
@@ -77,26 +79,26 @@ def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, pace):
 
 
 def test_what_is_done_is_not_run_again(places, pace):
-    list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
 
-    def never(experiment: Experiment, proceed: object) -> bool:
+    def never(experiment: Experiment, listener: Listener) -> bool:
         raise AssertionError(experiment)
 
-    assert not list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=never))
+    assert not list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=never))
 
 
 def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, pace):
     calls = []
 
-    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
+    def run(experiment: Experiment, listener: Listener) -> bool:
         calls.append(experiment.label)
-        return runner(places)(experiment, lambda record: False)  # stopped after its first round
+        return runner(places)(experiment, Callback(lambda record, _: True))  # stopped after its first round
 
-    assert not list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=run))
+    assert not list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=run))
     assert calls == ["fedavg"]
     partly = {job.experiment.label: len(job.records) for job in jobs(places)}
     assert partly == {"fedavg": 1, "feddyn": 0}
-    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
     assert len(done) == 2
     rounds = (places.results / experiment("fedavg").folder_name / "rounds.jsonl").read_text().splitlines()
     assert [json.loads(line)["round"] for line in rounds] == [1, 2]
@@ -104,14 +106,14 @@ def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, pace):
 
 def test_a_run_that_was_stopped_before_its_publication_is_published(places, pace):
     run_experiment(experiment("fedavg"), out=places.runs)
-    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(0.0), run=runner(places)))
+    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(0.0), run=runner(places)))
     assert [job.experiment.label for job in done] == ["fedavg"]
     assert (places.results / experiment("fedavg").folder_name / "rounds.jsonl").exists()
     assert not list(places.runs.iterdir())
 
 
 def test_a_round_that_would_not_end_in_time_is_not_begun(places, pace):
-    assert not list(play(jobs(places), places=places, pace=pace, budget=Budget(0.0), run=runner(places)))
+    assert not list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(0.0), run=runner(places)))
     assert not places.runs.exists()
 
 
@@ -127,16 +129,18 @@ def test_pace_learns_from_runs_and_the_estimate_is_in_proportion(places, pace):
 
 
 def test_what_was_begun_comes_before_what_is_cheaper(places, pace):
-    run_experiment(experiment("feddyn", 5), out=places.runs, on_round=lambda record: False)
-    done = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    run_experiment(experiment("feddyn", 5), out=places.runs, listeners=[Callback(lambda record, simulation: True)])
+    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
     assert [job.experiment.label for job in done] == ["feddyn", "fedavg"]
 
 
 def test_a_round_that_outlasts_the_budget_is_cut_short_and_nothing_is_lost(places):
     before = signal.getsignal(signal.SIGALRM)
     began = time.monotonic()
-    with pytest.raises(OutOfTimeError), Budget(2.0).enforced():
-        run_experiment(experiment("fedavg"), out=places.runs, on_round=lambda record: time.sleep(60))
+    with pytest.raises(OutOfTimeError), TimeBudget(2.0).enforced():
+        run_experiment(
+            experiment("fedavg"), out=places.runs, listeners=[Callback(lambda record, simulation: time.sleep(60))]
+        )
     assert time.monotonic() - began < 30
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
@@ -163,14 +167,14 @@ def test_each_seed_is_a_job(places):
     ("name", "content"), [("rounds.jsonl", '{"round": 1}\n'), ("rounds.jsonl", "garbage\n"), ("experiment.toml", None)]
 )
 def test_a_result_that_cannot_be_read_is_made_again(places, pace, caplog, name, content):
-    list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
     damaged = places.results / experiment("fedavg").folder_name / name
     whole = damaged.read_bytes()
     if content is None:
         damaged.unlink()
     else:
         damaged.write_text(content)
-    again = list(play(jobs(places), places=places, pace=pace, budget=Budget(None), run=runner(places)))
+    again = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
     assert [job.experiment.label for job in again] == ["fedavg"]
     assert "cannot be read" in caplog.text
     assert len(damaged.read_bytes().splitlines()) == len(whole.splitlines())

@@ -8,8 +8,8 @@ import typer
 
 from fedadmm.cli.commands import LazyCommands
 from fedadmm.cli.console import err, say
-from fedadmm.cli.interruption import StoppedAtOnce
 from fedadmm.core.errors import InputError
+from fedadmm.runs.stopping import StoppedAtOnce
 
 app = typer.Typer(
     cls=LazyCommands,

@@ -7,7 +7,6 @@ import typer
 
 from fedadmm.cli.console import out as console
 from fedadmm.cli.console import say
-from fedadmm.cli.interruption import Interruption
 from fedadmm.cli.options import (
     Algorithms,
     Changes,
@@ -25,6 +24,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.report.runs import RunData, read_run
 from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.status import EXIT_CODES
+from fedadmm.runs.stopping import Interruption
 
 app = typer.Typer()
 

@@ -13,7 +13,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
-from fedadmm.studies.campaign import Budget
+from fedadmm.runs.stopping import TimeBudget
 from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper import PAPER, Size, Study
 
@@ -120,15 +120,15 @@ def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[s
     return wanted
 
 
-def budget_of(text: str | None) -> Budget:
+def budget_of(text: str | None) -> TimeBudget:
     """Return a budget that begins now, of a duration such as 2h, 90m, 1h30m or 45s; None: it has no end."""
     if text is None:
-        return Budget(None)
+        return TimeBudget(None)
     match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
     if not any((hours, minutes, seconds)):
         raise InputError(f"budget={text!r} is no duration; write 2h, 90m, 1h30m or 45s")
-    return Budget(hours * 3600 + minutes * 60 + seconds)
+    return TimeBudget(hours * 3600 + minutes * 60 + seconds)
 
 
 def cost_estimate() -> Pace:

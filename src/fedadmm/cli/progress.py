@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +12,16 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedadmm.cli.console import err, say
-from fedadmm.cli.interruption import Interruption
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
+from fedadmm.runs.listeners import Listener
 from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.records import Record
+from fedadmm.runs.stopping import Interruption
 
 if TYPE_CHECKING:
     from fedadmm.runs.runner import Run
+    from fedadmm.runs.simulation import Simulation
     from fedadmm.runs.sinks import OpenSink
 
 
@@ -29,56 +31,60 @@ def run_with_progress(
     out: Path,
     data_dir: Path | None,
     interruption: Interruption,
-    proceed: Callable[[Record], bool] = lambda record: True,
+    listeners: Sequence[Listener] = (),
     sinks: Sequence[OpenSink] = (),
     tell_refused: bool = True,
     values: str = "",
 ) -> Run:
     """Run an experiment behind a progress bar with score, target and time left.
 
-    proceed: asked after each round whether to go on. tell_refused: name each client whose update is refused.
-    values: what tells it from others of its label.
+    tell_refused: name each client whose update is refused. values: what tells it from others of its label.
     """
     from fedadmm.runs.runner import run  # imports torch
 
-    metric = metric_named(experiment.metric)
-    target = "" if experiment.target is None else f" of {experiment.target:g}"
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
-        TextColumn("{task.fields[score]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    progress = Progress(*columns, console=err)
-    with interruption.watched(), _log_shown(), _stopped(progress):
-        label = experiment.label or experiment.algorithm_name
-        task = progress.add_task(f"{label} {values}".strip(), total=experiment.rounds, score="")
-
-        def on_start(rounds_before: int) -> None:
-            progress.start()  # only now: a mistake in the set-up needs no bar
-            progress.update(task, completed=min(rounds_before, experiment.rounds))
-
-        def on_round(record: Record) -> bool:
-            score = metric.of(record)
-            text = "" if score is None else f"{metric.named_text(score)}{target}"
-            progress.update(task, completed=record.round, score=text)
-            for client in record.refused if tell_refused else ():
-                progress.console.print(
-                    f"[yellow]{label}: round {record.round} refused client {client}: its update is not finite"
-                )
-            return proceed(record) and not interruption.asked
-
-        return run(experiment, out=out, data_dir=data_dir, on_start=on_start, on_round=on_round, sinks=sinks)
+    opened = [sink(experiment, out / experiment.folder_name) for sink in sinks]
+    bar = Bar(experiment, tell_refused=tell_refused, values=values)
+    with interruption.watched(), _log_shown():
+        return run(experiment, out=out, data_dir=data_dir, listeners=[*opened, bar, *listeners, interruption])
 
 
-@contextmanager
-def _stopped(progress: Progress) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        progress.stop()
+class Bar(Listener):
+    """A progress bar with score, target and time left."""
+
+    def __init__(self, experiment: Experiment, *, tell_refused: bool, values: str) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[score]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._rounds, self._tell_refused = experiment.rounds, tell_refused
+        self._metric = metric_named(experiment.metric)
+        self._target = "" if experiment.target is None else f" of {experiment.target:g}"
+        self._label = experiment.label or experiment.algorithm_name
+        self._progress = Progress(*columns, console=err)
+        self._task = self._progress.add_task(f"{self._label} {values}".strip(), total=self._rounds, score="")
+
+    def started(self, history: Sequence[Record]) -> None:
+        """Show the bar; only now, because a mistake in the set-up needs no bar."""
+        self._progress.start()
+        self._progress.update(self._task, completed=min(len(history), self._rounds))
+
+    def after_round(self, record: Record, simulation: Simulation) -> None:
+        """Move the bar, and name the refused clients."""
+        score = self._metric.of(record)
+        text = "" if score is None else f"{self._metric.named_text(score)}{self._target}"
+        self._progress.update(self._task, completed=record.round, score=text)
+        for client in record.refused if self._tell_refused else ():
+            self._progress.console.print(
+                f"[yellow]{self._label}: round {record.round} refused client {client}: its update is not finite"
+            )
+
+    def ended(self) -> None:
+        """Leave the bar as it is."""
+        self._progress.stop()
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The command that reproduces the paper's tables and figures."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,6 @@ from rich.table import Table
 
 from fedadmm.cli.console import out as console
 from fedadmm.cli.console import say, show_rows, titled_table
-from fedadmm.cli.interruption import Interruption
 from fedadmm.cli.options import (
     BudgetOption,
     Columns,
@@ -28,8 +27,9 @@ from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
-from fedadmm.runs.records import Record
-from fedadmm.studies.campaign import Budget, Job, OutOfTimeError, Places, jobs_of, play
+from fedadmm.runs.listeners import Listener
+from fedadmm.runs.stopping import Interruption, OutOfTimeError, TimeBudget
+from fedadmm.studies.campaign import Job, Places, jobs_of, play
 from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper import PAPER, Size, Study, WorkedOut
 from fedadmm.studies.paper.tuned import FILE as TUNED
@@ -158,20 +158,20 @@ def _run_missing(
     *,
     places: Places,
     pace: Pace,
-    budget: Budget,
+    budget: TimeBudget,
     data_dir: Path | None,
     interruption: Interruption,
 ) -> int:
     """Run what the time allows, say how far that came, and return how many runs are done in all."""
     begun = []
 
-    def run(experiment: Experiment, proceed: Callable[[Record], bool]) -> bool:
+    def run(experiment: Experiment, listener: Listener) -> bool:
         ensure(experiment.data.name, data_dir=data_dir)
         begun.append(experiment)
         try:
             with budget.enforced():
                 ended = run_with_progress(
-                    experiment, out=places.runs, data_dir=data_dir, interruption=interruption, proceed=proceed
+                    experiment, out=places.runs, data_dir=data_dir, interruption=interruption, listeners=[listener]
                 )
         except OutOfTimeError:
             return False

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from fedadmm.cli.interruption import Interruption
 from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed, experiment_of
 from fedadmm.cli.progress import run_with_progress, tell_end
 from fedadmm.runs.status import EXIT_CODES
+from fedadmm.runs.stopping import Interruption
 
 app = typer.Typer()
 

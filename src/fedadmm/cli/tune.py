@@ -11,7 +11,6 @@ from rich.table import Table
 
 from fedadmm.cli.console import out as console
 from fedadmm.cli.console import say, titled_table
-from fedadmm.cli.interruption import Interruption
 from fedadmm.cli.options import (
     Algorithms,
     BudgetOption,
@@ -35,8 +34,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.data.fetch import ensure
 from fedadmm.runs.folder import TUNING
 from fedadmm.runs.records import Record
+from fedadmm.runs.stopping import Interruption, OutOfTimeError
 from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
-from fedadmm.studies.campaign import OutOfTimeError
 from fedadmm.studies.paper import PAPER, Size
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.tuned import read_tuned, write_tuned
@@ -95,7 +94,7 @@ def tune_command(
                 interruption=interruption,
                 tell_refused=False,
                 values=_values_text(_values_in(experiment)),
-                proceed=lambda record: time_left.has_time_for(record.seconds),
+                listeners=[time_left],
             )
             if ended.status != "stopped":
                 return ended.history, ended.status == "diverged"

@@ -1,6 +1,6 @@
 """Run an experiment in a folder: start it, or go on where it stopped."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,8 +17,8 @@ from fedadmm.network.device_files import digests_of
 from fedadmm.runs.build import simulation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
 from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.listeners import Callback, Listener, play
 from fedadmm.runs.records import Record
-from fedadmm.runs.sinks import OpenSink
 from fedadmm.runs.status import Goal, Status
 from fedadmm.runs.stored_model import write_model
 from fedadmm.state.disk import DiskStore
@@ -36,20 +36,8 @@ class Run:
     rounds_before: int  # that were there when it began
 
 
-def run(
-    experiment: Experiment,
-    *,
-    out: Path,
-    data_dir: Path | None = None,
-    on_start: Callable[[int], None] = lambda rounds_before: None,
-    on_round: Callable[[Record], bool] = lambda record: True,
-    sinks: Sequence[OpenSink] = (),
-) -> Run:
-    """Run an experiment in its folder inside `out`, from the first round that is not there yet.
-
-    on_start is told how many rounds are there; on_round gets each record and returns whether to go on. Sinks
-    listen too, for other tools.
-    """
+def run(experiment: Experiment, *, out: Path, data_dir: Path | None = None, listeners: Sequence[Listener] = ()) -> Run:
+    """Run an experiment in its folder inside `out`, from the first round that is not there yet."""
     folder, goal = RunFolder(out / experiment.folder_name), Goal.of(experiment)
     with ExitStack() as held:
 
@@ -79,25 +67,15 @@ def run(
         if simulation.engine.reason is not None:
             folder.write_engine(simulation.engine)
         folder.write_records(simulation.history)
-        listening = []
-        for open_sink in sinks:
-            listening.append(open_sink(experiment, folder.path, simulation.history))
-            held.callback(listening[-1].close)
         rounds_before = len(simulation.history)
-        on_start(rounds_before)
-        proceed = True
-        while proceed and not goal.has_ended(simulation.history):
-            try:
-                record = simulation.advance()
-            except Exception:
-                if not simulation.history:  # a mistake that only the first round brought out
-                    held.close()
-                    folder.remove()
-                raise
-            folder.append_record(record)
-            for sink in listening:
-                sink.write(record)
-            proceed = on_round(record)
+        write = Callback(lambda record, simulation: folder.append_record(record))
+        try:
+            play(simulation, goal, listeners=[write, *listeners])
+        except Exception:
+            if not simulation.history:  # a mistake that only the first round brought out
+                held.close()
+                folder.remove()
+            raise
         write_model(folder, simulation.model(), round=len(simulation.history))
         return Run(folder, experiment, simulation.history, goal.status(simulation.history), rounds_before)
 

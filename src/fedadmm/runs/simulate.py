@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from torch import nn
 
 from fedadmm.config.certificate import CertificateSettings
@@ -16,6 +15,7 @@ from fedadmm.core.round import Buffers
 from fedadmm.data.federated import FederatedData
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.clients import ClientScores
+from fedadmm.runs.listeners import Callback, Listener, play
 from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.records import Record
 from fedadmm.runs.simulation import Simulation
@@ -23,7 +23,6 @@ from fedadmm.runs.status import Goal, Status
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
 
-Callback = Callable[[Record, Simulation], bool | None]
 TABLES: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
 
 
@@ -74,15 +73,15 @@ def simulate(
     participation: ParticipationRule = 0.1,
     local: LocalTraining | None = None,
     seed: int = 0,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Listener | Callable[[Record, Simulation], object]] = (),
     **options: Any,
 ) -> Result:
     """Train a model over a federation's data and return the result; `options` are those of `Simulation`.
 
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
     certificate, clock, faults (options): tables as in an experiment's file, such as certificate={"every": 10}.
-    callbacks: each is called after every round with its record and the simulation. One that returns True ends the
-        run after that round, which counts: callbacks=[lambda record, simulation: record.accuracy > 0.9].
+    callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
+        returns True ends the run after that round, which counts: callbacks=[lambda record, _: record.accuracy > 0.9].
     """
     _check_arguments(algorithm, data, rounds, local, callbacks)
     simulation = Simulation(
@@ -95,20 +94,16 @@ def simulate(
         **{key: _as_settings(key, value) for key, value in options.items()},
     )
     goal = Goal(len(simulation.history) + rounds, metric_named(options.get("metric")))
+    listeners = [callback if isinstance(callback, Listener) else Callback(callback) for callback in callbacks]
     try:
-        for _ in range(rounds):
-            record = simulation.advance()
-            answers = [callback(record, simulation) for callback in callbacks]
-            stopped = any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
-            if simulation.diverged:
-                warnings.warn(
-                    f"diverged in round {record.round}: no client's update was finite; lower local.learning_rate",
-                    stacklevel=2,
-                )
-            if stopped or simulation.diverged:
-                break
+        play(simulation, goal, listeners=listeners)
     finally:
         simulation.close()
+    if simulation.diverged:
+        warnings.warn(
+            f"diverged in round {len(simulation.history)}: no client's update was finite; lower local.learning_rate",
+            stacklevel=2,
+        )
     return Result(simulation, goal)
 
 
@@ -129,5 +124,7 @@ def _check_arguments(algorithm: Any, data: Any, rounds: Any, local: Any, callbac
         raise InputError(
             f"local={local!r} is no local solver; use fedadmm.LocalTraining(epochs=..., learning_rate=...)"
         )
-    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+    if not isinstance(callbacks, Sequence) or not all(
+        isinstance(callback, Listener) or callable(callback) for callback in callbacks
+    ):
         raise InputError(f"callbacks={callbacks!r} is no list of functions; use callbacks=[function]")

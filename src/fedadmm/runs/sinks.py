@@ -4,69 +4,92 @@ A sink only listens: it changes neither the bytes of a run nor its hash. When it
 the run once, also those that were played before it was asked for or before the run was resumed.
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.tables import dotted
-from fedadmm.runs.records import Record
+from fedadmm.runs.listeners import Listener
+from fedadmm.runs.records import CLIENT_KEYS, Record
+
+if TYPE_CHECKING:
+    from fedadmm.runs.simulation import Simulation
 
 
-class Sink(Protocol):
-    """It is made with an experiment, its run folder and the rounds so far, then gets each further round."""
-
-    def write(self, record: Record) -> None:
-        """Take a round's record."""
-
-    def close(self) -> None:
-        """Finish what is under way."""
-
-
-OpenSink = Callable[[Experiment, Path, Sequence[Record]], Sink]
+OpenSink = Callable[[Experiment, Path], Listener]  # with the run folder
 
 
 def numbers_of(record: Record) -> dict[str, float]:
     """Return the numbers of a record: clients are counted, so are the refused, lost and silent; None is left out."""
     table = record.to_json()
     del table["round"]
-    table |= {key: len(getattr(record, key)) for key in ("clients", "refused", "lost", "silent") if key in table}
+    table |= {key: len(table[key]) for key in CLIENT_KEYS if key in table}
     return {key: float(value) for key, value in table.items() if value is not None}
 
 
-class TensorBoardSink:
-    """Event files in RUN/tensorboard, written anew from the first round on when a run is resumed."""
+class Sink(Listener):
+    """A listener that takes every round of a run, those that are there already first."""
 
-    def __init__(self, experiment: Experiment, folder: Path, history: Sequence[Record]) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self._experiment, self._folder = experiment, folder
 
-        shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-        self._writer = SummaryWriter(str(folder / "tensorboard"))
-        self._writer.add_text("experiment", f"```toml\n{experiment.to_toml()}```")
+    def started(self, history: Sequence[Record]) -> None:
+        """Open the sink and write the rounds that are there already."""
+        self.open()
         for record in history:
             self.write(record)
+
+    def after_round(self, record: Record, simulation: Simulation) -> None:
+        """Write the round."""
+        self.write(record)
+
+    def open(self) -> None:
+        """Begin to write."""
+        raise NotImplementedError
+
+    def write(self, record: Record) -> None:
+        """Write the numbers of a round."""
+        raise NotImplementedError
+
+
+class TensorBoardSink(Sink):
+    """Event files in RUN/tensorboard, written anew from the first round on when a run is resumed."""
+
+    def open(self) -> None:
+        """Open a new file of events."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = self._folder / "tensorboard"
+        shutil.rmtree(folder, ignore_errors=True)
+        self._writer = SummaryWriter(str(folder))
+        self._writer.add_text("experiment", f"```toml\n{self._experiment.to_toml()}```")
 
     def write(self, record: Record) -> None:
         """Add a scalar for each number of the round."""
         for name, value in numbers_of(record).items():
             self._writer.add_scalar(name, value, record.round)
 
-    def close(self) -> None:
+    def ended(self) -> None:
         """Write out what is buffered."""
         self._writer.close()
 
 
-class WandbSink:
+class WandbSink(Sink):
     """An offline run in RUN/wandb, for `wandb sync`; written anew from the first round on when a run is resumed."""
 
-    def __init__(self, experiment: Experiment, folder: Path, history: Sequence[Record]) -> None:
+    def open(self) -> None:
+        """Begin a new run."""
         import wandb
 
+        experiment, folder = self._experiment, self._folder
         shutil.rmtree(folder / "wandb", ignore_errors=True)
         (folder / "wandb").mkdir()
         self._run = wandb.init(
@@ -78,46 +101,45 @@ class WandbSink:
             config=experiment.to_table(),
             settings=wandb.Settings(silent=True, console="off", disable_git=True),
         )
-        for record in history:
-            self.write(record)
 
     def write(self, record: Record) -> None:
         """Log the numbers of the round as one step."""
         self._run.log(numbers_of(record), step=record.round)
 
-    def close(self) -> None:
+    def ended(self) -> None:
         """End the run."""
         self._run.finish()
 
 
-class MlflowSink:
+class MlflowSink(Sink):
     """A run in RUN/mlflow.db, or where MLFLOW_TRACKING_URI says; a resumed run goes on with the rounds it lacks."""
 
-    def __init__(self, experiment: Experiment, folder: Path, history: Sequence[Record]) -> None:
+    def open(self) -> None:
+        """Find the run, or begin it."""
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
 
+        experiment, folder = self._experiment, self._folder
         where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
         try:
             self._client = MlflowClient(tracking_uri=where)
             self._run = self._find(experiment.name, folder.name) or self._begin(experiment, folder.name)
-            there = {metric.step for metric in self._client.get_metric_history(self._run, "seconds")}
+            self._there = {metric.step for metric in self._client.get_metric_history(self._run, "seconds")}
         except MlflowException as error:
-            raise InputError(f"MLflow cannot write to {where}: {error}; mend MLFLOW_TRACKING_URI") from error
+            raise InputError(f"MLflow cannot write to {where}: {error}; fix MLFLOW_TRACKING_URI") from error
         self._client.update_run(self._run, status="RUNNING")
-        for record in history:
-            if record.round not in there:
-                self.write(record)
 
     def write(self, record: Record) -> None:
-        """Log the numbers of the round in one batch."""
+        """Log the numbers of the round in one batch, unless they are there."""
+        if record.round in self._there:
+            return
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())  # milliseconds, as MLflow counts
         metrics = [Metric(name, value, now, record.round) for name, value in numbers_of(record).items()]
         self._client.log_batch(self._run, metrics=metrics)
 
-    def close(self) -> None:
+    def ended(self) -> None:
         """Say that nobody writes any more."""
         self._client.set_terminated(self._run)
 

@@ -1,21 +1,19 @@
 """A campaign: the runs of studies, the cheapest first, until they are done or the time is up."""
 
 import logging
-import signal
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
 from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.listeners import Listener
 from fedadmm.runs.records import Record
 from fedadmm.runs.status import Goal
+from fedadmm.runs.stopping import TimeBudget
 from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.study import PaperRun, Size, Study
@@ -103,57 +101,18 @@ def publish(experiment: Experiment, places: Places) -> None:
             write_whole(kept / name, (made / name).read_bytes())
     except OSError as error:
         raise InputError(
-            f"cannot write {kept}: {error.strerror}; mend that and run the same command again: "
+            f"cannot write {kept}: {error.strerror}; fix that and run the same command again: "
             f"the run is whole in {made}"
         ) from error
     RunFolder(made).remove()
 
 
-class Budget:
-    """Seconds that may be spent; a round that would not end in time is not begun, or else is cut short."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    def has_time_for(self, seconds: float) -> bool:
-        """Return whether so many seconds are left."""
-        return self._end is None or time.monotonic() + seconds <= self._end
-
-    @contextmanager
-    def enforced(self) -> Iterator[None]:
-        """Raise OutOfTimeError in what runs when the time is up; a round that is cut short leaves no trace."""
-        if self._end is None:
-            yield
-            return
-        before = signal.signal(signal.SIGALRM, _on_alarm)
-        signal.setitimer(signal.ITIMER_REAL, max(self._end - time.monotonic(), 1e-3))
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-
-
-class OutOfTimeError(BaseException):
-    """The budget is spent in the midst of a round."""
-
-
-def _on_alarm(number: int, frame: FrameType | None) -> None:
-    raise OutOfTimeError
-
-
 def play(
-    jobs: Iterable[Job],
-    *,
-    places: Places,
-    pace: Pace,
-    budget: Budget,
-    run: Callable[[Experiment, Callable[[Record], bool]], bool],
+    jobs: Iterable[Job], *, places: Places, pace: Pace, budget: TimeBudget, run: Callable[[Experiment, Listener], bool]
 ) -> Iterator[Job]:
     """Run what is missing, what was begun and then the cheapest first, and give back each job that was finished.
 
-    run: runs an experiment, asks after each round whether to go on, and returns whether the run came to its end.
+    run: runs an experiment with a listener, and returns whether the run came to its end.
     """
     unique = {job.experiment.folder_name: job for job in jobs if not job.is_published}
     for job in sorted(unique.values(), key=lambda job: (not job.records, job.seconds_left(pace))):
@@ -163,7 +122,7 @@ def play(
             continue
         if not budget.has_time_for(pace.seconds_from_start(job.experiment, rounds=1)):
             return
-        if not run(job.experiment, lambda record: budget.has_time_for(record.seconds)):
+        if not run(job.experiment, budget):
             return
         publish(job.experiment, places)
         yield job
