@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.core.engine import Engine
+from fedadmm.core.engine import Engine, num_cores
 from fedadmm.core.names import EngineName
 from fedadmm.core.store import Store
-from fedadmm.engine.choice import Choice, choose, num_cores
+from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackableTask, StackedEngine
 from fedadmm.engine.workers import WorkersEngine

@@ -1,7 +1,6 @@
 """Which engine runs: the one that was named, or for "auto" the one that the model asks for."""
 
 import logging
-import os
 from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -39,11 +38,6 @@ def choose(name: EngineName, algorithm: Algorithm[Any, Any, Any], task: Stackabl
     if name == "ray" and find_spec("ray") is None:
         raise InputError('engine="ray" needs Ray; pip install "fedadmm[ray]"')
     return Choice(name, None)
-
-
-def num_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _picked(algorithm: Algorithm[Any, Any, Any], task: StackableTask) -> Choice:

@@ -20,11 +20,10 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from fedadmm.core.algorithm import Algorithm, Message, Vector
-from fedadmm.core.engine import RoundTime, Task
+from fedadmm.core.engine import RoundTime, Task, num_cores
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
-from fedadmm.engine.choice import num_cores
 from fedadmm.engine.pool import DEATHS_ALLOWED
 from fedadmm.engine.ray_actor import Home, Setup, Summary, as_bytes
 from fedadmm.engine.ray_pickle import packed

@@ -12,7 +12,7 @@ import platformdirs
 
 from fedadmm.algorithms import FedAvg, FedSGD
 from fedadmm.config.experiment import Experiment
-from fedadmm.engine.choice import num_cores
+from fedadmm.core.engine import num_cores
 from fedadmm.runs.records import Record
 from fedadmm.training.local import LocalTraining
 

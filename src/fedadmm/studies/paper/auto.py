@@ -4,7 +4,7 @@ The rules were made on quadratics and on softmax regression, and frozen; an mlp 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedadmm.algorithms import FedADMM, FedADMMAuto, FedDynAuto
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings, StateSettings
@@ -29,83 +29,51 @@ AUTOS: dict[str, Algorithm[Any, Any, Any]] = {
 }
 
 
-class Problem(NamedTuple):
-    """A column of the table: what is learnt, from whose data, and when a run has arrived."""
-
-    column: str
-    model: ModelSettings
-    data: DataSettings
-    local: LocalTraining
-    target: float
-    rounds: int
-    judges: bool = True  # False: the rules were made on it
-
-    def experiment(self, label: str, algorithm: Algorithm[Any, Any, Any]) -> Experiment:
-        """Return a method's run: a tenth of 100 clients in a round."""
-        return Experiment(
-            name=f"auto-{self.column.replace('/', '-')}",
-            label=label,
-            rounds=self.rounds,
-            metric="distance" if self.data.name == "quadratic" else None,
-            target=self.target,
-            stop_at_target=True,
-            participation=0.1,
-            engine="stacked",
-            algorithm=algorithm,
-            model=self.model,
-            data=self.data,
-            local=self.local,
-            state=StateSettings(store="memory"),
-        )
+# A tenth of the default's 100 clients in a round.
+BASE = Experiment(stop_at_target=True, participation=0.1, engine="stacked", state=StateSettings(store="memory"))
+DIGITS, MNIST = LocalTraining(epochs="1..5", batch_size=10), LocalTraining(epochs=1, batch_size=50)
 
 
-def _quadratic(name: str, heterogeneity: float) -> Problem:
-    return Problem(
-        f"quadratic/{name}",
-        ModelSettings(name="linear", options={"bias": False}, loss="least_squares"),
-        DataSettings(
-            name="quadratic",
-            num_clients=100,
-            partition="natural",
-            options={"dimension": 10, "condition": 10.0, "heterogeneity": heterogeneity},
-        ),
-        LocalTraining(epochs="1..5", batch_size="full", learning_rate=0.5),
+def _quadratic(*, heterogeneity: float) -> Experiment:
+    options = {"dimension": 10, "condition": 10.0, "heterogeneity": heterogeneity}
+    return BASE.replace(
+        model=ModelSettings(name="linear", options={"bias": False}, loss="least_squares"),
+        data=DataSettings(name="quadratic", num_clients=100, partition="natural", options=options),
+        local=LocalTraining(epochs="1..5", batch_size="full", learning_rate=0.5),
+        metric="distance",
         target=1e-3,
         rounds=200,
-        judges=False,
     )
 
 
-def _classes(dataset: str, network: str, partition: str, local: LocalTraining, target: float, rounds: int) -> Problem:
-    return Problem(
-        f"{dataset}_{network}/{'iid' if partition == 'iid' else 'noniid'}",
-        ModelSettings(name=network),
-        DataSettings(name=dataset, num_clients=100, partition=partition),
-        local,
-        target,
-        rounds,
-        judges=network == "mlp",
-    )
+def _classes(
+    dataset: str, network: str, partition: str, local: LocalTraining, *, target: float, rounds: int
+) -> Experiment:
+    data = DataSettings(name=dataset, num_clients=100, partition=partition)
+    return BASE.replace(model=ModelSettings(name=network), data=data, local=local, target=target, rounds=rounds)
 
 
-DIGITS, MNIST = LocalTraining(epochs="1..5", batch_size=10), LocalTraining(epochs=1, batch_size=50)
-PROBLEMS = (
-    _quadratic("mild", 0.1),
-    _quadratic("strong", 1.0),
-    _classes("digits", "softmax_regression", "iid", DIGITS, target=0.9, rounds=200),
-    _classes("digits", "softmax_regression", "shards", DIGITS, target=0.9, rounds=200),
-    _classes("digits", "mlp", "iid", DIGITS, target=0.9, rounds=100),
-    _classes("digits", "mlp", "shards", DIGITS, target=0.9, rounds=100),
-    _classes("mnist", "mlp", "iid", MNIST, target=0.93, rounds=60),
-    _classes("mnist", "mlp", "shards", MNIST, target=0.85, rounds=60),
-)
+# By column: what is learnt, from whose data, and when a run has arrived.
+PROBLEMS = {
+    "quadratic/mild": _quadratic(heterogeneity=0.1),
+    "quadratic/strong": _quadratic(heterogeneity=1.0),
+    "digits_softmax_regression/iid": _classes("digits", "softmax_regression", "iid", DIGITS, target=0.9, rounds=200),
+    "digits_softmax_regression/noniid": _classes(
+        "digits", "softmax_regression", "shards", DIGITS, target=0.9, rounds=200
+    ),
+    "digits_mlp/iid": _classes("digits", "mlp", "iid", DIGITS, target=0.9, rounds=100),
+    "digits_mlp/noniid": _classes("digits", "mlp", "shards", DIGITS, target=0.9, rounds=100),
+    "mnist_mlp/iid": _classes("mnist", "mlp", "iid", MNIST, target=0.93, rounds=60),
+    "mnist_mlp/noniid": _classes("mnist", "mlp", "shards", MNIST, target=0.85, rounds=60),
+}
 
 
 def runs(size: Size) -> Iterator[PaperRun]:
     """Return a run of each method on each problem; there is one size."""
-    for problem in PROBLEMS:
+    for column, problem in PROBLEMS.items():
+        name = f"auto-{column.replace('/', '-')}"
         for label, algorithm in (AUTOS | CONSTANTS).items():
-            yield PaperRun(problem.column, problem.experiment(label, algorithm))
+            yield PaperRun(column, problem.replace(name=name, label=label, algorithm=algorithm))
 
 
 AUTO = Study(
@@ -115,5 +83,5 @@ AUTO = Study(
     small_seeds=3,
     paper_seeds=3,
     chosen=tuple(AUTOS),
-    aside=tuple(problem.column for problem in PROBLEMS if not problem.judges),
+    aside=tuple(column for column, problem in PROBLEMS.items() if problem.model.name != "mlp"),
 )
