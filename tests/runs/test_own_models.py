@@ -47,7 +47,7 @@ def test_export_writes_a_clients_own_model_under_the_models_names(tmp_path: Path
     client = ended.history[-1].clients[0]
     export_command(ended.folder.path, out=tmp_path / "theta", client=None)
     export_command(ended.folder.path, out=tmp_path / "state", client=client)
-    export_command(ended.folder.path, out=tmp_path / "own", client=client, own_model=True)
+    export_command(ended.folder.path, out=tmp_path / "own", client=client, personal_model=True)
     theta, state, own = (load_file(tmp_path / name) for name in ("theta", "state", "own"))
     assert own.keys() == theta.keys()
     assert own["1.weight"].equal(state["w.1.weight"])
@@ -58,6 +58,11 @@ def test_export_says_why_there_is_no_own_model(tmp_path: Path) -> None:
     ended = ended_run(tmp_path, algorithm={"name": "fedavg"})
     client = ended.history[-1].clients[0]
     with pytest.raises(InputError, match="FedAvg keeps no model of a client's own"):
-        export_command(ended.folder.path, client=client, own_model=True)
+        export_command(ended.folder.path, client=client, personal_model=True)
     with pytest.raises(InputError, match="give --client as well"):
-        export_command(ended.folder.path, client=None, own_model=True)
+        export_command(ended.folder.path, client=None, personal_model=True)
+
+
+def test_the_old_option_is_refused_with_the_new_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--own-model is called --personal-model now"):
+        export_command(tmp_path, client=1, own_model=True)

@@ -1,7 +1,9 @@
 """The command line's `fedadmm data`: get datasets, see what is there, look at a partition."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -10,9 +12,9 @@ from rich.table import Table
 from fedadmm.cli.console import out as console
 from fedadmm.cli.console import say, titled_table
 from fedadmm.core.errors import InputError
-from fedadmm.data import PartitionedData, data_folder, federate, load
-from fedadmm.data.fetch import fetch, state_of
-from fedadmm.data.sources import SOURCES
+
+if TYPE_CHECKING:
+    from fedadmm.data import PartitionedData
 
 app = typer.Typer(
     help="Get datasets, see which are there, and look at how a partition deals them to clients.", no_args_is_help=True
@@ -37,6 +39,8 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
 
     Example: fedadmm data fetch mnist
     """
+    from fedadmm.data.fetch import fetch
+
     if name == "digits":
         say("digits: comes with scikit-learn, there is nothing to fetch")
     else:
@@ -46,6 +50,10 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
 @app.command("list")
 def list_command(data_dir: DataDir = None) -> None:
     """Show which datasets are there, checking every file against its digest."""
+    from fedadmm.data import data_folder
+    from fedadmm.data.fetch import state_of
+    from fedadmm.data.sources import SOURCES
+
     folder = data_folder(data_dir)
     table = titled_table(f"Data in {folder}")
     for column in ("dataset", "state", "where", "how to get it"):
@@ -86,6 +94,8 @@ def show_command(
 
     Example: fedadmm data show digits --partition dirichlet --alpha 0.1 --num-clients 50 --out clients.png
     """
+    from fedadmm.data import federate, load  # imports torch
+
     if num_clients is None and partition != "natural":
         num_clients = 100
     data = federate(

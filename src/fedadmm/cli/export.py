@@ -19,21 +19,24 @@ def export_command(
     client: Annotated[
         int | None, typer.Option(help="Write this client's state instead of the model.", show_default=False)
     ] = None,
-    own_model: Annotated[
-        bool, typer.Option("--own-model", help="With --client: write its own model, under the model's names.")
+    personal_model: Annotated[
+        bool, typer.Option("--personal-model", help="With --client: write its personal model, under the model's names.")
     ] = False,
+    own_model: Annotated[bool, typer.Option("--own-model", hidden=True)] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Write the model, a client's state or a client's personal model to a safetensors file.
 
     Example: fedadmm export runs/digits-fedadmm-0123456789 --client 3 --out client_3.safetensors
     """
+    if own_model:
+        raise InputError("--own-model is called --personal-model now; change the name")
     from safetensors.torch import save_file  # imports torch
 
     from fedadmm.runs.export import export
 
-    exported = export(run, client=client, personal=own_model, data_dir=data_dir)
-    name = "model" if client is None else f"client_{client}{'_model' if own_model else ''}"
+    exported = export(run, client=client, personal=personal_model, data_dir=data_dir)
+    name = "model" if client is None else f"client_{client}{'_model' if personal_model else ''}"
     out = out if out is not None else Path(f"{run.name}-{name}.safetensors")
     try:
         save_file(exported.tensors, out)

@@ -10,10 +10,12 @@ from fedadmm.cli.console import out as console
 from fedadmm.cli.console import titled_table
 from fedadmm.cli.options import Out, cost_estimate
 from fedadmm.cli.report import tell_left_out
+from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import preset_descriptions
 from fedadmm.report.gather import list_runs
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import RunData
+from fedadmm.studies.cost_estimate import Pace
 from fedadmm.studies.paper import PAPER, Size
 
 app = typer.Typer()
@@ -50,10 +52,11 @@ def _runs_table(runs: list[RunData], *, title: str) -> Table:
 
 
 def _paper_table() -> Table:
-    """Return every table and figure of the paper with its number of runs and its estimated cost."""
+    """Return every table and figure of the paper with its number of runs, and its cost where it is known."""
     table = titled_table(
         "The paper: fedadmm reproduce PRESET [--size small]",
-        caption="Runs and hours on this machine, at the paper's size and with --size small.",
+        caption="Runs and hours on this machine, at the paper's size and with --size small.\n"
+        "Where hours are ?, `fedadmm reproduce --status` times some batches and estimates them.",
     )
     table.add_column("preset", no_wrap=True)
     for column in ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours"):
@@ -61,14 +64,21 @@ def _paper_table() -> Table:
     table.add_column("what")
     pace = cost_estimate()
     sizes: tuple[Size, Size] = ("paper", "small")
-    for preset in PAPER.values():
-        cost = []
-        for size in sizes:
-            runs, seeds = [run.experiment for run in preset.runs(size)], preset.seeds(size)
-            hours = seeds * sum(pace.seconds_from_start(run, rounds=run.rounds) for run in runs) / 3600
-            cost += [str(seeds * len(runs) or "-"), _hours_text(hours) if runs else "-"]
-        table.add_row(preset.name, *cost, preset.title)
+    for study in PAPER.values():
+        costs = [_cost([run.experiment for run in study.runs(size)], study.seeds(size), pace) for size in sizes]
+        table.add_row(study.name, *costs[0], *costs[1], study.title)
     return table
+
+
+def _cost(experiments: list[Experiment], num_seeds: int, pace: Pace) -> tuple[str, str]:
+    """Return the number of runs, and how many hours they take together."""
+    if not experiments:
+        return "-", "-"
+    hours = "?"
+    if all(pace.is_known(experiment) for experiment in experiments):
+        seconds = sum(pace.seconds_from_start(experiment, rounds=experiment.rounds) for experiment in experiments)
+        hours = _hours_text(num_seeds * seconds / 3600)
+    return str(num_seeds * len(experiments)), hours
 
 
 def _hours_text(hours: float) -> str:

@@ -1,9 +1,11 @@
 """Options that several commands share, and what they mean."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,8 +16,10 @@ from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
 from fedadmm.runs.stopping import TimeBudget
-from fedadmm.studies.cost_estimate import Pace
-from fedadmm.studies.paper import PAPER, Size, Study
+
+if TYPE_CHECKING:
+    from fedadmm.studies.cost_estimate import Pace
+    from fedadmm.studies.paper import Study
 
 PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
 Changes = Annotated[
@@ -46,7 +50,8 @@ VariantOption = Annotated[
     Literal["printed", "released"], typer.Option(help="Algorithm 1 as printed, or what the paper's released code does.")
 ]
 SizeOption = Annotated[
-    Size, typer.Option(help="The paper's own size, or the same design on a small network and grey images.")
+    Literal["paper", "small"],
+    typer.Option(help="The paper's own size, or the same design on a small network and grey images."),
 ]
 
 
@@ -75,6 +80,8 @@ def plan_named(name: str) -> Plan:
     """Return the plan in a TOML file, or a preset's; a table of the paper is refused, because it is many runs."""
     if name in preset_names() or Path(name).exists():
         return load_plan(name)
+    from fedadmm.studies.paper import PAPER
+
     if name in PAPER:
         raise InputError(f"{name} is many runs; use `fedadmm reproduce {name}`")
     return load_plan(name, elsewhere=PAPER)
@@ -105,6 +112,8 @@ def check_seeds(seeds: int) -> None:
 
 def preset_named(name: str) -> Study:
     """Return a preset of the paper."""
+    from fedadmm.studies.paper import PAPER
+
     if name in PAPER:
         return PAPER[name]
     raise InputError(f"there is no table or figure {name!r}; {near_names(name, PAPER)}")
@@ -133,4 +142,6 @@ def budget_of(text: str | None) -> TimeBudget:
 
 def cost_estimate() -> Pace:
     """Return what runs cost on this machine; it says so where that has to be measured."""
+    from fedadmm.studies.cost_estimate import Pace
+
     return Pace(on_probe=lambda steps: say(f"Timing {steps} on this machine ...", to=err))

@@ -26,7 +26,6 @@ from fedadmm.cli.options import (
 from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.data.fetch import ensure
 from fedadmm.runs.listeners import Listener
 from fedadmm.runs.stopping import Interruption, OutOfTimeError, TimeBudget
 from fedadmm.studies.campaign import Job, Places, jobs_of, play
@@ -166,6 +165,8 @@ def _run_missing(
     begun = []
 
     def run(experiment: Experiment, listener: Listener) -> bool:
+        from fedadmm.data.fetch import ensure  # imports torch
+
         ensure(experiment.data.name, data_dir=data_dir)
         begun.append(experiment)
         try:

@@ -31,7 +31,6 @@ from fedadmm.cli.options import (
 from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.data.fetch import ensure
 from fedadmm.runs.folder import TUNING
 from fedadmm.runs.records import Record
 from fedadmm.runs.stopping import Interruption, OutOfTimeError
@@ -85,6 +84,8 @@ def tune_command(
     interruption = Interruption()
 
     def run(experiment: Experiment) -> tuple[list[Record], bool]:
+        from fedadmm.data.fetch import ensure  # imports torch
+
         ensure(experiment.data.name, data_dir=data_dir)
         with suppress(OutOfTimeError), time_left.enforced():
             ended = run_with_progress(

@@ -55,7 +55,7 @@ def _personal_model(
 ) -> dict[str, torch.Tensor]:
     """Return the model with a client's own weights in the place of the server's."""
     if client is None:
-        raise InputError("--own-model needs to know whose; give --client as well")
+        raise InputError("--personal-model needs to know whose; give --client as well")
     own = algorithm.own_model(_state(store, client))
     if own is None:
         raise InputError(f"{type(algorithm).__name__} keeps no model of a client's own; export the model instead")

@@ -50,6 +50,10 @@ class Pace:
             return rounds * self._known.get(_key(experiment), 0.0)
         return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
 
+    def is_known(self, experiment: Experiment) -> bool:
+        """Return whether an estimate needs no timing on this machine first."""
+        return _is_made_on_the_spot(experiment) or _key(experiment) in self._known
+
     def seconds_from_start(self, experiment: Experiment, *, rounds: int) -> float:
         """Return the estimated seconds of a start and this many rounds."""
         return START_SECONDS + self.seconds(experiment, rounds=rounds)
