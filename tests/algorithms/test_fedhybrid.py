@@ -12,7 +12,7 @@ from fedadmm.core.round import Assignment
 from fedadmm.data.quadratic import quadratic
 from fedadmm.data.transforms import in_float_type
 from fedadmm.engine.choice import choose
-from fedadmm.training import curvature
+from fedadmm.training import objective
 from fedadmm.training.evaluation import least_squares
 from fedadmm.training.task import LearningTask
 from play import Play, identical
@@ -81,7 +81,7 @@ def _task(dimension: int, *, l2: float = 0.2) -> LearningTask:
 @pytest.mark.parametrize("dense_up_to", [0, 200])
 def test_a_hessian_is_the_slope_of_the_gradient(monkeypatch: pytest.MonkeyPatch, dense_up_to: int) -> None:
     # 1,200 examples are two chunks; by central differences of the gradient.
-    monkeypatch.setattr(curvature, "DENSE_UP_TO", dense_up_to)
+    monkeypatch.setattr(objective, "DENSE_UP_TO", dense_up_to)
     task = _task(4)
     problem = task.problem(Assignment(1, 1, 1), buffers=task.buffers())
     generator = torch.Generator().manual_seed(0)

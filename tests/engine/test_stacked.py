@@ -16,7 +16,7 @@ from fedadmm.data.federated import PartitionedData
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackedEngine
 from fedadmm.state.memory import MemoryStore
-from fedadmm.training import sgd
+from fedadmm.training import objective
 from fedadmm.training.stacked import problem as stack
 from methods import ON_NETWORKS, mostly_slow
 from play import identical
@@ -213,7 +213,7 @@ SHUFFLED = [Assignment(client, 1, 1 + client % 3) for client in (3, 9, 1, 0, 7, 
 def test_each_client_answers_as_it_does_alone_in_the_order_asked(method: Any, limit: int, monkeypatch: Any) -> None:
     engines = Engines.of(method)
     monkeypatch.setattr(engines.task, "stack_size", lambda assignments: limit)
-    for module in (sgd, stack):
+    for module in (objective, stack):
         monkeypatch.setattr(module, "CHUNK", 5)  # FedSGD's gradients are then summed over parts
     serial, stacked = engines.visits(method, SHUFFLED)
     uploads = {visit.client: visit.upload[0] for visit in serial}

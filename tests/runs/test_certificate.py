@@ -162,13 +162,13 @@ def test_l_is_at_least_the_curvature_at_theta(model: str, positive: Any, kind: s
     theta, buffers = simulation.theta, simulation.progress.buffers
     found = of_task(simulation.task, w=theta, buffers=buffers, estimate_on=2)
     assert found.kind == kind
-    landscape = simulation.task.landscape(0, buffers=buffers)
+    objective = simulation.task.objective(0, buffers=buffers)
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(len(theta), dtype=theta.dtype, generator=generator)
     direction /= direction.norm()
-    product = landscape.hessian_product(theta, direction)
+    product = objective.hessian_product(theta, direction)
     # The product against the slope of the gradient, and its length against L.
     step = 1e-5 * direction
-    ahead, behind = (landscape.value_and_gradient(w)[1] for w in (theta + step, theta - step))
+    ahead, behind = (objective.value_and_gradient(w)[1] for w in (theta + step, theta - step))
     torch.testing.assert_close(product, (ahead - behind) / 2e-5, rtol=1e-4, atol=1e-6)
     assert float(product.norm()) <= found.value

@@ -178,7 +178,7 @@ def test_optimum_and_curvature_of_tokens_are_those_of_their_counts() -> None:
     assert on_tokens.is_linear
     assert torch.allclose(turned(on_tokens.optimum().w), on_counts.optimum().w, atol=1e-8)
     w, direction = torch.linspace(-1, 1, 24), torch.linspace(2, -1, 24)
-    ours, theirs = (task.landscape(3, buffers=task.buffers()) for task in (on_tokens, on_counts))
+    ours, theirs = (task.objective(3, buffers=task.buffers()) for task in (on_tokens, on_counts))
     for name, here, there in (
         ("gradient", ours.value_and_gradient(w)[1], theirs.value_and_gradient(turned(w))[1]),
         ("curvature", ours.hessian_product(w, direction), theirs.hessian_product(turned(w), turned(direction))),
@@ -188,7 +188,7 @@ def test_optimum_and_curvature_of_tokens_are_those_of_their_counts() -> None:
 
 def test_sparse_gradients_are_those_of_a_dense_embedding() -> None:
     tasks = [learning_task(made(lambda sparse=sparse: Bag(sparse=sparse)), dealt()) for sparse in (False, True)]
-    dense, sparse = (task.landscape(0, buffers=task.buffers()) for task in tasks)
+    dense, sparse = (task.objective(0, buffers=task.buffers()) for task in tasks)
     w = torch.linspace(-1, 1, tasks[0].num_parameters)
     assert torch.allclose(dense.value_and_gradient(w)[1], sparse.value_and_gradient(w)[1])
 
@@ -197,7 +197,7 @@ def test_a_layer_without_a_second_derivative_is_a_sentence() -> None:
     task = learning_task(made(lambda: nn.EmbeddingBag(12, 2)), dealt())
     w = task.model.weights.clone()
     with pytest.raises(InputError, match="torch has no second derivative of the model"):
-        task.landscape(0, buffers=task.buffers()).hessian_product(w, w)
+        task.objective(0, buffers=task.buffers()).hessian_product(w, w)
 
 
 @pytest.mark.parametrize("model", [lambda: nn.Linear(5, 2), Bag])

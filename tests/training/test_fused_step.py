@@ -12,7 +12,8 @@ from torch.nn import functional
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 from fedadmm.data.federated import PartitionedData
-from fedadmm.training import sgd
+from fedadmm.training import objective
+from fedadmm.training.sgd import SGDProblem
 from fedadmm.training.task import LearningTask
 from worlds import learning_task, made, some_data
 
@@ -35,7 +36,7 @@ def _task(**local: Any) -> LearningTask:
     return learning_task(made(_smooth_network), _data(), seed=SEED, **settings)
 
 
-def _problem(task: LearningTask, *, client: int = CLIENT, round: int = ROUND) -> sgd.SGDProblem:
+def _problem(task: LearningTask, *, client: int = CLIENT, round: int = ROUND) -> SGDProblem:
     return task.problem(Assignment(client, round, EPOCHS), buffers=task.model.buffers())
 
 
@@ -89,7 +90,7 @@ def test_a_second_solve_does_not_inherit_the_first_ones_velocity() -> None:
 
 @pytest.mark.parametrize("chunk", [1000, 3, 10])
 def test_the_gradient_is_that_of_the_mean_loss_over_all_examples(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sgd, "CHUNK", chunk)
+    monkeypatch.setattr(objective, "CHUNK", chunk)
     (w,) = _vectors(1)
     module = _smooth_network()
     nn.utils.vector_to_parameters(w, module.parameters())

@@ -13,7 +13,7 @@ from fedadmm.data.quadratic import quadratic
 from fedadmm.data.transforms import two_classes
 from fedadmm.training.evaluation import least_squares
 from fedadmm.training.models import build
-from fedadmm.training.optimum import Objective, Optimum, minimiser
+from fedadmm.training.optimum import Optimum, mean_objective, minimiser
 from worlds import some_data
 
 L2 = 0.02
@@ -29,11 +29,11 @@ def _objective(model, data, *, loss=functional.cross_entropy, weights=None, **op
     module = build(
         model, input_shape=tuple(data.inputs.shape[1:]), num_classes=data.num_classes, seed=0, like=data.inputs
     )
-    return Objective(module, data, loss=loss, weights=weights, **options)
+    return mean_objective(module, data, loss=loss, weights=weights, **options)
 
 
 def _found(objective):
-    return minimiser(objective, start=np.zeros(objective.num_parameters))
+    return minimiser(objective, start=torch.zeros_like(objective.model.weights)).numpy()
 
 
 def _rows(data):

@@ -90,8 +90,8 @@ class Certifier:
             if newcomer:
                 start = self._initial if self._algorithm.newcomer == "initial" else theta
                 state = self._algorithm.init_client(start)
-            landscape = self._task.landscape(client, buffers=before.buffers)
-            value, gradient = landscape.value_and_gradient(state.w)
+            objective = self._task.objective(client, buffers=before.buffers)
+            value, gradient = objective.value_and_gradient(state.w)
             rhos.append(float(state.rho))
             own = share(
                 w=state.w[None],

@@ -187,7 +187,7 @@ def _lowest(simulation: Simulation) -> tuple[float, str]:
     clients, weights = range(task.data.num_clients), simulation.weights
     shares = [1.0 for _ in clients] if weights is None else weights / weights.mean()
     values = [
-        task.landscape(client, buffers=simulation.progress.buffers).value_and_gradient(best)[0] for client in clients
+        task.objective(client, buffers=simulation.progress.buffers).value_and_gradient(best)[0] for client in clients
     ]
     total = sum(share * value for share, value in zip(shares, values, strict=True))
     return float(total), "the optimum that scipy finds"

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import nn
+from torch.func import vmap
+from torch.nn import functional
 
 from fedadmm.core.engine import Scores
 from fedadmm.data.examples import Examples
@@ -26,6 +28,13 @@ def least_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return ((outputs - targets) ** 2).mean() / 2
     at_class = outputs.gather(1, targets[:, None])
     return ((outputs**2).sum(dim=1, keepdim=True) - 2 * at_class + 1).mean() / 2
+
+
+def loss_of_each(loss: Loss) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the loss of each example, [N]: a loss is a mean over examples, so that of one example is its own."""
+    if loss is functional.cross_entropy:
+        return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
+    return vmap(lambda output, target: loss(output[None], target[None]).reshape(()))
 
 
 @torch.inference_mode()

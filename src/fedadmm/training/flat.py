@@ -28,6 +28,12 @@ def channels_last(inputs: torch.Tensor) -> torch.Tensor:
     return inputs.as_strided(inputs.shape, (channels * height * width, 1, width * channels, channels))
 
 
+def squared_norm(vector: Vector) -> float:
+    """Return |vector|^2, summed in double precision."""
+    norm = float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+    return norm * norm
+
+
 class FlatModel:
     """A module whose trainable parameters are views of one vector, `weights`."""
 

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import torch
-
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import Assignment
+from fedadmm.training.flat import squared_norm
 from fedadmm.training.sgd import SGDProblem
-from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise, squared_norm
+from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise
 
 
 class FullBatchProblem(SGDProblem):
@@ -31,11 +30,9 @@ class FullBatchProblem(SGDProblem):
 
     def _f(self, w: Vector) -> tuple[float, Vector]:
         """Return f, of which weight decay is a part, and its gradient; dropout has the same mask in every call."""
-        self._model.load(w)
         self._seed_dropout()
         decay = self._local.weight_decay + self._l2
-        gradient = decay * w if decay else torch.zeros_like(w)
-        loss = sum(float(loss) * share for loss, share in self._add_gradients(gradient))
+        loss, gradient = self._objective.loss_and_gradient(w, decay=decay)
         self._loss_sum += loss
         self._num_losses += 1
         return (loss + decay / 2 * squared_norm(w) if decay else loss), gradient

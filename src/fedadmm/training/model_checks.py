@@ -72,6 +72,20 @@ def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> Any:
         raise InputError(sentence) from error
 
 
+def explained(error: Exception, inputs: torch.Tensor, *, num_examples: int) -> str | None:
+    """Return what is wrong with a batch on which a model fails, and the remedy; None if that is not known."""
+    if isinstance(error, IndexError) and is_whole(inputs):
+        return f"has a batch of inputs {out_of_range(inputs, str(error))}"
+    if "more than 1 value per channel" not in str(error):
+        return None
+    remedy = (
+        "give it at least 2 examples, or use a model without batch normalisation"
+        if num_examples == 1
+        else f"use a batch_size that leaves no remainder of 1 in {num_examples}"
+    )
+    return f"has a batch of one example, on which batch normalisation cannot train; {remedy}"
+
+
 def out_of_range(inputs: torch.Tensor, error: str) -> str:
     """Return what is wrong with whole inputs that are no rows of an embedding, and the remedy."""
     return (

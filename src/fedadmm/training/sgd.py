@@ -5,21 +5,16 @@ from collections.abc import Iterator
 import torch
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, ClientStats
 from fedadmm.core.seeds import stream, torch_seed
-from fedadmm.data.examples import Examples, is_whole
-from fedadmm.training.curvature import Curvature
+from fedadmm.data.examples import Examples
 from fedadmm.training.evaluation import Loss
-from fedadmm.training.flat import FlatModel, channels_last
+from fedadmm.training.flat import FlatModel, channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.model_checks import out_of_range
-from fedadmm.training.solvers import squared_norm
-
-CHUNK = 1000  # examples of a full gradient that are in memory at once
+from fedadmm.training.objective import Objective
 
 
-class SGDProblem(Curvature):
+class SGDProblem:
     """One client's objective in one round: the mean loss of the network over its examples, and l2/2 |w|^2."""
 
     def __init__(
@@ -33,7 +28,8 @@ class SGDProblem(Curvature):
         seed: int,
         l2: float = 0.0,
     ) -> None:
-        self._model, self._examples, self._loss, self._l2 = model, examples, loss, l2
+        self._model, self._examples, self._l2 = model, examples, l2
+        self._objective = Objective(model, examples, loss=loss, decay=l2, owner=f"client {assignment.client}")
         self._assignment, self._local, self._seed = assignment, local, seed
         self.client, self.round = assignment.client, assignment.round
         self.num_examples = len(examples.targets)
@@ -43,7 +39,7 @@ class SGDProblem(Curvature):
         self.learning_rate = local.learning_rate_at(assignment.round)
         self._tolerance = local.tolerance_at(assignment.round, client=assignment.client, seed=seed)
         self._epsilon: float | None = None
-        self._steps = self._evaluations = self._num_losses = 0
+        self._steps = self._num_losses = 0
         float_type = torch.promote_types(model.weights.dtype, torch.float32)
         self._loss_sum = torch.zeros((), dtype=float_type, device=model.weights.device)
         self._seed_dropout()
@@ -70,7 +66,7 @@ class SGDProblem(Curvature):
             for inputs, targets in self._batches(epoch):
                 if self._is_over(self._steps - before, len(targets)):
                     break
-                loss, gradients = self._gradients(inputs, targets)
+                loss, gradients = self._objective.batch(inputs, targets)
                 self._count(loss)
                 step(gradients)
             if self._tolerance is not None:
@@ -86,14 +82,22 @@ class SGDProblem(Curvature):
         """Return the gradient of the objective over all of the client's examples."""
         self._model.load(w)
         total = self._l2 * w if self._l2 else torch.zeros_like(w)
-        for loss, _ in self._add_gradients(total):
+        for loss, _ in self._objective.add_gradient(total):
             self._count(loss)
         return total
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        """Return the Hessian of f at w times v."""
+        return self._objective.hessian_product(w, v)
+
+    def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
+        """Return x with (H + rho I) x = v, for the Hessian H of f at w."""
+        return self._objective.hessian_solve(w, v, rho=rho)
 
     def effort(self) -> ClientStats:
         """Return what was done since the problem was made."""
         loss = float(self._loss_sum) / max(self._num_losses, 1)
-        return ClientStats(self._steps, self._evaluations, loss, self._model.buffers(), self._epsilon)
+        return ClientStats(self._steps, self._objective.evaluations, loss, self._model.buffers(), self._epsilon)
 
     def _wanted_batch(self) -> int:
         return self.num_examples if self._local.batch_size == "full" else self._local.batch_size
@@ -110,32 +114,21 @@ class SGDProblem(Curvature):
         return min(steps)
 
     def _is_over(self, steps: int, num_examples: int) -> bool:
-        """Return whether there is no budget for a step on so many examples; one step is always taken."""
+        """Return whether there is no budget for a step on this many examples; one step is always taken."""
         if not steps:
             return False
         time = self._assignment.gradients
-        return steps >= self._max_steps or (time is not None and self._evaluations + num_examples > time)
+        return steps >= self._max_steps or (time is not None and self._objective.evaluations + num_examples > time)
 
     def _measured(self, pull: float, constant: Vector | None) -> float:
         """Return |grad L|^2 at the model's weights; the solve does not notice."""
         buffers, gradient = self._model.buffers(), torch.zeros_like(self._model.weights)
         with torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
             self._seed_dropout()
-            self._add_gradients(gradient)
+            self._objective.add_gradient(gradient)
         self._model.load_buffers(buffers)
         gradient.add_(self._model.weights, alpha=pull)
         return squared_norm(gradient if constant is None else gradient.add_(constant))
-
-    def _add_gradients(self, total: Vector) -> list[tuple[torch.Tensor, float]]:
-        """Add the gradient of the mean loss over all examples; return the losses of chunks, with their shares."""
-        losses, views = [], self._model.split(total)
-        parts = zip(self._examples.inputs.split(CHUNK), self._examples.targets.split(CHUNK), strict=True)
-        for inputs, targets in parts:
-            share = len(targets) / self.num_examples
-            loss, gradients = self._gradients(inputs, targets)
-            torch._foreach_add_(views, gradients, alpha=share)
-            losses.append((loss, share))
-        return losses
 
     def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         inputs, targets = self._examples
@@ -152,36 +145,10 @@ class SGDProblem(Curvature):
         seeded = torch.default_generator if self._model.weights.device.type == "cpu" else torch
         seeded.manual_seed(torch_seed(self._seed, "dropout", self.round, self._assignment.client))
 
-    def _remedy_for_one(self) -> str:
-        if self.num_examples == 1:
-            return "give it at least 2 examples, or use a model without batch normalisation"
-        return f"use a batch_size that leaves no remainder of 1 in {self.num_examples}"
-
     def _count(self, loss: torch.Tensor) -> None:
         self._steps += 1
         self._num_losses += 1
         self._loss_sum += loss
-
-    def _gradients(self, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        try:
-            value = self._loss(self._model.module(inputs), targets)
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
-                raise
-            raise InputError(
-                f"client {self._assignment.client} has a batch of one example, on which batch normalisation "
-                f"cannot train; {self._remedy_for_one()}"
-            ) from error
-        except IndexError as error:
-            if not is_whole(inputs):
-                raise
-            wrong = out_of_range(inputs, str(error))
-            raise InputError(f"client {self._assignment.client} has a batch of inputs {wrong}") from error
-        gradients = torch.autograd.grad(value, self._model.parameters, allow_unused=True)
-        self._evaluations += len(targets)
-        return value.detach(), [
-            torch.zeros_like(p) if g is None else g for g, p in zip(gradients, self._model.parameters, strict=True)
-        ]
 
 
 class _PlainStep:

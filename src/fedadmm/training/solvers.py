@@ -14,6 +14,7 @@ import torch
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import where_raised
+from fedadmm.training.flat import squared_norm
 from fedadmm.training.solver_names import own_solver
 
 MEMORY = 20  # pairs of vectors that L-BFGS remembers
@@ -162,12 +163,6 @@ def _lbfgs_around(centre: Vector, objective: Lagrangian, *, by_gradients: bool) 
         if torch.equal(x, before):
             break
     return best, least / unit
-
-
-def squared_norm(vector: Vector) -> float:
-    """Return |vector|^2, summed in double precision."""
-    norm = float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-    return norm * norm
 
 
 SOLVERS: dict[str, Solver] = {"gd": gd, "lbfgs": lbfgs}

@@ -16,12 +16,12 @@ from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
 from fedadmm.training.evaluation import Loss, Metric, batches, combined, score
-from fedadmm.training.flat import FlatModel, independent_copy
+from fedadmm.training.flat import FlatModel, channels_last, independent_copy
 from fedadmm.training.full_batch import FullBatchProblem
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.model_checks import check_fit, check_test_inputs, check_whole_inputs
-from fedadmm.training.objective import Landscape
-from fedadmm.training.optimum import Objective, Optimum, is_linear
+from fedadmm.training.objective import Objective
+from fedadmm.training.optimum import Optimum, is_linear, mean_objective
 from fedadmm.training.sgd import SGDProblem
 from fedadmm.training.solvers import solver_named
 from fedadmm.training.stacked.batches import joined
@@ -128,14 +128,15 @@ class LearningTask:
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
-        objective = Objective(self.model.module, self.data, loss=self._loss, l2=self._l2, weights=weights)
+        objective = mean_objective(self.model.module, self.data, loss=self._loss, l2=self._l2, weights=weights)
         return Optimum(objective, initial=self.model.weights)
 
-    def landscape(self, client: int, *, buffers: Buffers) -> Landscape:
-        """Return a client's objective as a function, over all of its examples."""
-        return Landscape(
+    def objective(self, client: int, *, buffers: Buffers) -> Objective:
+        """Return a client's objective as a function, with the network in evaluation mode and weight decay as a part."""
+        inputs, targets = self._on_device(self.data.client(client))
+        return Objective(
             self.model,
-            self._on_device(self.data.client(client)),
+            Examples(channels_last(inputs), targets),
             loss=self._loss,
             decay=self._l2 + self._local.weight_decay,
             buffers=buffers,

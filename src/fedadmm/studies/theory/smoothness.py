@@ -62,15 +62,15 @@ def of_task(task: LearningTask, *, w: Vector, buffers: Buffers, estimate_on: int
     known = _known_curvature(task)
     if known is not None:
         curvature, bias, how = known
-        landscapes = [task.landscape(client, buffers=buffers) for client in range(task.data.num_clients)]
-        found = [of_linear_model(one.examples.inputs, curvature=curvature, bias=bias) + one.decay for one in landscapes]
+        objectives = [task.objective(client, buffers=buffers) for client in range(task.data.num_clients)]
+        found = [of_linear_model(one.examples.inputs, curvature=curvature, bias=bias) + one.decay for one in objectives]
         return Smoothness(max(found), "exact" if how == "least squares" else "bound", f"{how}, from the data")
     step = max(1, task.data.num_clients // estimate_on)
     chosen = range(0, task.data.num_clients, step)[:estimate_on]
     start = torch.randn(len(w), dtype=w.dtype, generator=torch.Generator().manual_seed(0)).to(w.device)
     curvatures = [
         largest_curvature(
-            partial(task.landscape(client, buffers=buffers).hessian_product, w), start=start, iterations=30
+            partial(task.objective(client, buffers=buffers).hessian_product, w), start=start, iterations=30
         )
         for client in chosen
     ]

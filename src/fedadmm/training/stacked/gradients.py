@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fedadmm.core.errors import InputError
 from fedadmm.data.examples import Examples
-from fedadmm.training.evaluation import Loss, least_squares
+from fedadmm.training.evaluation import Loss, least_squares, loss_of_each
 from fedadmm.training.flat import FlatModel
 
 Tensors = Sequence[torch.Tensor]
@@ -44,13 +44,6 @@ def split(weights: torch.Tensor, model: FlatModel) -> list[torch.Tensor]:
     """Return views of stacked weights [K, d] in the shapes of the parameters, [K, ...]."""
     parts = columns(weights, model)
     return [part.view(len(weights), *p.shape) for part, p in zip(parts, model.parameters, strict=True)]
-
-
-def loss_of_each(loss: Loss) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Return the loss of each example, [N]: a loss is a mean over examples, so that of one example is its own."""
-    if loss is functional.cross_entropy:
-        return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
-    return vmap(lambda output, target: loss(output[None], target[None]).reshape(()))
 
 
 def _through_dense(layers: list[nn.Module], head: Head) -> Gradients:

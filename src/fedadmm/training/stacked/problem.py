@@ -17,7 +17,7 @@ from fedadmm.data.examples import Examples
 from fedadmm.training.evaluation import Loss
 from fedadmm.training.flat import FlatModel
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.sgd import CHUNK
+from fedadmm.training.objective import CHUNK
 from fedadmm.training.stacked.batches import Batch, Counts, sgd_batches, whole_batches
 from fedadmm.training.stacked.gradients import columns, stacked_gradients
 
@@ -31,7 +31,7 @@ Add = Callable[[Sequence[torch.Tensor], float], None]  # adds a multiple of the 
 
 
 def stack_size(counts: Counts, *, epochs: int, num_parameters: int, example_bytes: int) -> int:
-    """Return how many clients with so many examples and at most so many epochs a stack may hold."""
+    """Return how many clients with these numbers of examples and at most this many epochs a stack may hold."""
     longest = int(counts.max())
     examples = 2 * min(longest, CHUNK) * example_bytes + PLACE * epochs * longest
     return max(1, MEMORY // (VECTORS * 4 * num_parameters + examples))
