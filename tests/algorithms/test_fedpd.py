@@ -72,7 +72,7 @@ def test_the_run_is_the_papers_algorithm() -> None:
         assert [a.client for a in assignments] == list(range(8))
         assert sum(a.sends for a in assignments) == (0 if silent else SELECTED)
         for a in assignments:
-            i, problem = a.client, simulation._task.problem(a, buffers=simulation.progress.buffers)
+            i, problem = a.client, simulation.task.problem(a, buffers=simulation.progress.buffers)
             w[i] = problem.solve(start=w[i], dual=y[i], rho=rho, centre=x0[i])
             y[i] = y[i] + rho * (w[i] - x0[i])
             x0[i] = w[i] + y[i] / rho

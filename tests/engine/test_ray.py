@@ -81,13 +81,13 @@ def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
 def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayHere) -> None:
     method = Recorded(ON_NETWORKS[name])
     ours = ray_run(method)
-    initial, weight = ours.theta.clone(), ours._weight
+    initial, weight = ours.theta.clone(), ours.weights
     for number in range(1, 11):
         before, beside = ours.progress, Beside(ours._store)
-        serial = SerialEngine(method, ours._task, beside, initial=initial)
+        serial = SerialEngine(method, ours.task, beside, initial=initial)
         assigned = ours.assignments(number)
         visits = list(serial.run(method.download(before.server), buffers=before.buffers, assignments=assigned))
-        expected, tally = run_round(method, before, visits, weight=weight, registered=ours._registered)
+        expected, tally = run_round(method, before, visits, weight=weight, registered=weight.total)
         record = ours.advance()
 
         assert identical({client: ours._store.get(client) for client in beside.staged}, beside.staged)
@@ -166,7 +166,7 @@ def test_a_run_that_is_resumed_goes_on_as_if_nothing_had_been(float_type: Any, h
 def test_an_evaluation_that_actors_share_is_the_serial_one(here: RayHere, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedadmm.training.evaluation.BATCH", 1)  # a part for each of the 20 test examples
     ours, serial = (simulation_of(FedADMM(), engine=engine) for engine in ("ray", "serial"))
-    assert ours._task.num_parts == 20
+    assert ours.task.num_parts == 20
     server, buffers = ours.progress.server, ours.progress.buffers
     scores = [run._engine.evaluate(server, buffers=buffers) for run in (ours, serial)]
     assert scores[0] == scores[1]

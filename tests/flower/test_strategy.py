@@ -206,7 +206,7 @@ def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path)
         for name in ("loss", "accuracy"):
             for prefix, kind in (("", "theta"), ("own-", "own")):
                 values = simulation.evaluate_clients(name, model=kind).values
-                expected = np.average(values, weights=simulation._data.num_examples)
+                expected = np.average(values, weights=simulation.task.data.num_examples)
                 assert metrics[f"{prefix}{name}"] == pytest.approx(expected, rel=1e-12)
         theta = strategy.checkpoint.server.theta
     folder = tmp_path / "digits" / "client-3"

@@ -9,7 +9,6 @@ import torch
 
 from fedadmm import Simulation
 from fedadmm.core.invariant import imbalance
-from fedadmm.runs.clients import client_weights
 from methods import ON_NETWORKS
 from play import identical
 from ray_here import use_ray_here
@@ -46,7 +45,7 @@ def run_of(name: str, engine: str, *, rounds: Sequence[Sequence[int]] = ROUNDS, 
 
 def test_a_state_changes_when_its_client_takes_part_and_the_books_balance(name: str, engine: str) -> None:
     run = run_of(name, engine)
-    initial, weights = run.theta.clone(), client_weights("examples", some_data(SIZES))
+    initial, weights = run.theta.clone(), run.weights.values
     assert weights is not None
     before: dict[int, Any] = {}
     for selected in ROUNDS:

@@ -106,9 +106,9 @@ def test_books_balance_after_any_number_of_updates_at_any_speeds(name, seed, buf
     initial = simulation.theta.clone()
     for _ in range(8):
         simulation.advance()
-    registered = simulation._registered
+    registered = simulation.weights.total
     books = method.books(simulation.progress.server, initial=initial, registered=registered)
-    states = [(simulation._weight(client), simulation._store.get(client)) for client in simulation._store]
+    states = [(simulation.weights(client), simulation._store.get(client)) for client in simulation._store]
     assert imbalance(books, states, registered=registered) < 2e-6
     if limit is not None:
         assert max(record.max_staleness for record in simulation.history) <= limit

@@ -165,8 +165,8 @@ def test_a_folder_of_another_experiment_or_version_is_refused_with_the_reason(
     place: RunPlace, whole: Result, key: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = _experiment(place)
-    ours = runner.identity_of(experiment)
-    monkeypatch.setattr(runner, "identity_of", lambda _: ours | {key: other})
+    ours = runner.identity_of(experiment, arithmetic="exact")
+    monkeypatch.setattr(runner, "identity_of", lambda _, **__: ours | {key: other})
     with pytest.raises(InputError, match=f"written with {key} {ours[key]}, here it is {other}".replace("+", r"\+")):
         runner.run(experiment, out=place.folder / "whole")
     assert place.result("whole") == whole

@@ -49,7 +49,7 @@ def test_it_is_well(folder: Path) -> None:
 
 
 def test_it_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(runner, "identity_of", lambda experiment: IDENTITY)
+    monkeypatch.setattr(runner, "identity_of", lambda experiment, *, arithmetic: IDENTITY)
     longer = EXPERIMENT.model_copy(update={"rounds": 5})
     ended = runner.run(longer, out=folder.parent)
     assert ended.folder.path == folder

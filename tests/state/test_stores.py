@@ -118,7 +118,7 @@ def test_the_result_does_not_depend_on_the_store(method: str, float_type: torch.
             local=LocalTraining(batch_size=4),
             participation=0.5,
             seed=1,
-            open_store=lambda types, initial: store,
+            open_store=lambda *_: store,
         )
         for _ in range(4):
             simulation.advance()

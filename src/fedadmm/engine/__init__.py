@@ -45,5 +45,5 @@ def make_engine(
     if choice.name == "ray":
         from fedadmm.engine.ray import RayEngine  # an extra
 
-        return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=num_workers)
+        return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=choice.num_shares or 1)
     return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num_workers or num_cores())

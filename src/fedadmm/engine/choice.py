@@ -20,12 +20,29 @@ class Choice(NamedTuple):
 
     name: Literal["workers", "serial", "stacked", "ray"]
     reason: str | None  # None where it was named
+    num_shares: int | None = None  # of the clients, for ray
+
+    @property
+    def arithmetic(self) -> str:
+        """In which order it adds: rounds of one arithmetic do not mix with those of another."""
+        if self.name == "ray":
+            return f"ray with {self.num_shares} shares"
+        return "stacked" if self.name == "stacked" else "exact"
 
     def __str__(self) -> str:
         return self.name if self.reason is None else f"{self.name}: {self.reason}"
 
 
-def choose(name: EngineName, algorithm: Algorithm[Any, Any, Any], task: StackableTask) -> Choice:
+def settings_for(arithmetic: str) -> str:
+    """Return the settings of the engines that have an arithmetic."""
+    if arithmetic.startswith("ray with "):
+        return f'engine = "ray" and workers = {arithmetic.split()[2]}'
+    return 'engine = "stacked"' if arithmetic == "stacked" else 'engine = "workers" or "serial"'
+
+
+def choose(
+    name: EngineName, algorithm: Algorithm[Any, Any, Any], task: StackableTask, *, num_workers: int | None = None
+) -> Choice:
     """Return the engine to run on; refuse to stack what cannot be stacked."""
     if name == "auto":
         choice = _picked(algorithm, task)
@@ -35,8 +52,12 @@ def choose(name: EngineName, algorithm: Algorithm[Any, Any, Any], task: Stackabl
         raise InputError(f"engine={name!r} is unknown; use one of {', '.join(get_args(EngineName))}")
     if name == "stacked":
         _check_stackable(algorithm, task)
-    if name == "ray" and find_spec("ray") is None:
-        raise InputError('engine="ray" needs Ray; pip install "fedadmm[ray]"')
+    if name == "ray":
+        if find_spec("ray") is None:
+            raise InputError('engine="ray" needs Ray; pip install "fedadmm[ray]"')
+        from fedadmm.engine.ray import count_shares  # an extra
+
+        return Choice(name, None, count_shares(num_workers))
     return Choice(name, None)
 
 

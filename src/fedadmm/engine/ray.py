@@ -35,7 +35,7 @@ Ask = Callable[[int], Any]  # puts a question to the actor of a share, and retur
 
 
 class RayEngine:
-    """Runs client updates in one actor for each of `num_shares` shares; None: one for each CPU of the cluster."""
+    """Runs client updates in one actor for each of `num_shares` shares."""
 
     took = RoundTime()
 
@@ -47,7 +47,7 @@ class RayEngine:
         *,
         initial: Vector,
         weight: Callable[[int], float],
-        num_shares: int | None,
+        num_shares: int,
     ) -> None:
         if not initial.is_cpu:
             raise InputError(f'engine="ray" trains on CPUs, and device="{initial.device}"; use engine="serial"')
@@ -58,7 +58,8 @@ class RayEngine:
         self._homes: list[Any] = []  # the actor of each share
         self._end = weakref.finalize(self, _end, self._homes, _connect(num_shares))
         self._setup = ray.put(packed(Setup(algorithm, task, initial, kinds, store.float_type)))
-        self._homes += [_home(self._setup, num_cpus=1) for _ in range(_num_shares(num_shares))]
+        _check_cpus(num_shares)
+        self._homes += [_home(self._setup, num_cpus=1) for _ in range(num_shares)]
         # By share, the clients that its actor knows as the store does.
         self._up_to_date: list[set[int]] = [set() for _ in self._homes]
         self._published: tuple[Message, Any] = (), None
@@ -165,23 +166,39 @@ class RayEngine:
                 yield ClientResult(client, self._upload_form, effort, newcomer, finite, mean_of=(), silent=silent)
 
 
-def _connect(num_workers: int | None) -> bool:
+def count_shares(num_workers: int | None) -> int:
+    """Return how many shares there are: one for each worker that was asked for, or for each CPU of the cluster."""
+    if num_workers is not None:
+        return num_workers
+    if not ray.is_initialized() and "RAY_ADDRESS" not in os.environ:
+        return num_cores()
+    connected = _connect(1)
+    try:
+        return max(1, _num_cpus())
+    finally:
+        if connected:
+            ray.shutdown()
+
+
+def _connect(num_cpus: int) -> bool:
     """Make sure of a Ray: the one in use, that of RAY_ADDRESS, or one started here; return whether we are to end it."""
     if ray.is_initialized():
         return False
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
     if "RAY_ADDRESS" in os.environ:
-        ray.init(log_to_driver=False, logging_level=logging.WARNING)
+        ray.init(**quiet)
     else:
-        cpus = num_workers or num_cores()
-        ray.init("local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+        ray.init("local", num_cpus=num_cpus, include_dashboard=False, **quiet)
     return True
 
 
-def _num_shares(wanted: int | None) -> int:
-    cpus = int(ray.cluster_resources().get("CPU", 0))
-    if cpus == 0 or (wanted or 0) > cpus:
-        raise InputError(f"workers={wanted}, and the Ray cluster has {cpus} CPUs; use fewer, or add nodes")
-    return wanted or cpus
+def _num_cpus() -> int:
+    return int(ray.cluster_resources().get("CPU", 0))
+
+
+def _check_cpus(num_shares: int) -> None:
+    if num_shares > (cpus := _num_cpus()):
+        raise InputError(f"workers={num_shares}, and the Ray cluster has {cpus} CPUs; use fewer, or add nodes")
 
 
 def _home(setup: Any, *, num_cpus: int) -> Any:

@@ -7,9 +7,9 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from torch.nn import functional
 
-from fedadmm.flower.model import ModelFunction
 from fedadmm.flower.node import DataFunction, Node
 from fedadmm.training.evaluation import Loss, Metric, accuracy
+from fedadmm.training.models import ModelFunction
 
 
 def client_app(

@@ -12,7 +12,6 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import visit_client
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.engine.threads import one_thread
-from fedadmm.flower.model import ModelFunction, initial_model
 from fedadmm.flower.replies import Description, pack_description, pack_scores, pack_update
 from fedadmm.flower.requests import NodeRequest, federation_of, read_request
 from fedadmm.flower.settings import FederationSettings, client_of
@@ -21,6 +20,7 @@ from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.stored_model import write_model
 from fedadmm.state.node import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric
+from fedadmm.training.models import ModelFunction, initial_model
 from fedadmm.training.task import LearningTask
 
 DataFunction = Callable[[Context], Any]
@@ -55,7 +55,7 @@ class Node:
         self._folder = RunFolder(settings.client_folder(context))
         self._examples = as_examples(data(context))
         self._task = LearningTask(
-            initial_model(model, settings),
+            initial_model(model, seed=settings.seed),
             NodeData(self._examples),
             local=settings.local,
             loss=loss,

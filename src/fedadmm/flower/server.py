@@ -12,13 +12,13 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import as_examples
 from fedadmm.engine.threads import one_thread
-from fedadmm.flower.model import ModelFunction, initial_model
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.training.evaluation import Loss, Metric, accuracy, batches, combined, score
 from fedadmm.training.flat import FlatModel
 from fedadmm.training.model_checks import check_fit
+from fedadmm.training.models import ModelFunction, initial_model
 
 Wrap = Callable[[AlgorithmStrategy], Strategy]
 
@@ -68,7 +68,7 @@ def make_strategy(
     aggregator: Strategy | None = None,
 ) -> AlgorithmStrategy:
     """Return the strategy of a federation, where its checkpoint left it."""
-    network = FlatModel(initial_model(model, settings))
+    network = FlatModel(initial_model(model, seed=settings.seed))
     folder = ServerFolder(settings, initial=network.weights.clone())
     return AlgorithmStrategy(settings, model=network, folder=folder, evaluation=evaluation, aggregator=aggregator)
 
@@ -76,7 +76,7 @@ def make_strategy(
 def _evaluation(
     settings: FederationSettings, model: ModelFunction, test: Any, loss: Loss, metrics: Mapping[str, Metric]
 ) -> Evaluation:
-    network = FlatModel(initial_model(model, settings))
+    network = FlatModel(initial_model(model, seed=settings.seed))
     examples = as_examples(test)
     check_fit(network, examples, loss=loss, metrics=metrics)
     parts = batches(examples)

@@ -11,32 +11,36 @@ from fedadmm.config.experiment import DataSettings, Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import import_named
 from fedadmm.core.participation import ParticipationRule
-from fedadmm.core.seeds import torch_seed
+from fedadmm.core.store import Store
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
 from fedadmm.data.quadratic import quadratic
 from fedadmm.data.transforms import hold_out, in_float_type, two_classes
-from fedadmm.runs.simulation import OpenStore, Simulation
+from fedadmm.runs.assembly import Federation, Options, assemble
+from fedadmm.runs.simulation import Simulation
+from fedadmm.state.memory import MemoryStore
 from fedadmm.training.evaluation import Loss, least_squares
-from fedadmm.training.models import build
+from fedadmm.training.models import initial_model
 
 MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
 
 
-def simulation_of(
-    experiment: Experiment, *, data_dir: Path | None = None, open_store: OpenStore | None = None
-) -> Simulation:
-    """Return the simulation that an experiment describes; a mistake in it is found here, before any round."""
+def simulation_of(experiment: Experiment, *, data_dir: Path | None = None, store: Store | None = None) -> Simulation:
+    """Return the simulation that an experiment describes, with its state in memory if not in a store."""
+    return Simulation.of(federation_of(experiment, data_dir=data_dir), MemoryStore() if store is None else store)
+
+
+def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Federation:
+    """Return the federation that an experiment describes; a mistake in it is found here, before any round."""
     data = data_of(experiment, data_dir=data_dir)
-    model, inputs, float_type = experiment.model, data.client(0).inputs, experiment.data.float_type
-    return Simulation(
-        experiment.algorithm,
-        model=build(
+    model, float_type = experiment.model, experiment.data.float_type
+    options = Options(
+        model=initial_model(
             model.name,
-            input_shape=tuple(inputs.shape[1:]),
+            seed=experiment.seed,
+            inputs=data.client(0).inputs,
             num_classes=data.num_classes,
-            seed=torch_seed(experiment.seed, "model"),
-            like=inputs if float_type is None else inputs.to(getattr(torch, float_type)),
+            float_type=None if float_type is None else getattr(torch, float_type),
             **model.options,
         ),
         data=data,
@@ -55,8 +59,8 @@ def simulation_of(
         faults=experiment.faults,
         certificate=experiment.certificate,
         clock=experiment.clock,
-        open_store=open_store,
     )
+    return assemble(experiment.algorithm, options)
 
 
 def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> PartitionedData | GeneratedData:

@@ -7,7 +7,7 @@ damaged one may take its reader down.
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ from fedadmm.core.invariant import imbalance
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.store import state_types
 from fedadmm.runs.build import data_of
-from fedadmm.runs.clients import client_weights
+from fedadmm.runs.clients import ClientWeights
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
 from fedadmm.runs.stored_model import read_model
@@ -138,28 +138,28 @@ def _states(
     """Read every state, once, and hold their mean against what the server has."""
     problems: list[Finding] = []
     initial = store.initial()
+    weights = None
     try:
-        weight, registered = _weights(experiment, data_dir)
+        weights = ClientWeights(experiment.weighting, data_of(experiment, data_dir=data_dir))
     except InputError as error:
         yield Finding("fact", "books", f"not checked: {error}")
-        weight, registered = (lambda client: 1.0), 0.0
     books = None
-    if progress is not None and registered:
-        books = experiment.algorithm.books(progress.server, initial=initial, registered=registered)
+    if progress is not None and weights is not None:
+        books = experiment.algorithm.books(progress.server, initial=initial, registered=weights.total)
 
     def states() -> Iterator[tuple[float, Any]]:
         for client in store:
             try:
-                yield weight(client), store.get(client)
+                yield 1.0 if weights is None else weights(client), store.get(client)
             except InputError as error:
                 problems.append(_problem(str(error)))
 
-    if books is None or progress is None:
+    if books is None or progress is None or weights is None:
         for _ in states():
             pass
         yield from problems
         return
-    gap = imbalance(books, states(), registered=registered)
+    gap = imbalance(books, states(), registered=weights.total)
     yield from problems
     allowed = 4 * torch.finfo(books.held.dtype).eps * progress.round
     text = f"{books.name} is the mean of the clients' up to {gap:.1e} (rounding allows {allowed:.1e})"
@@ -167,15 +167,6 @@ def _states(
     yield Finding("fact", "books", text if exact else f"{text}, as far as {experiment.state.float_type} goes")
     if exact and gap > allowed and not problems:
         yield _problem(f"{text}; restore the run folder from a copy, or remove it and run again")
-
-
-def _weights(experiment: Experiment, data_dir: Path | None) -> tuple[Callable[[int], float], float]:
-    """Return each client's weight, and that of all."""
-    data = data_of(experiment, data_dir=data_dir)
-    weights = client_weights(experiment.weighting, data)
-    if weights is None:
-        return (lambda client: 1.0), float(data.num_clients)
-    return (lambda client: float(weights[client])), float(weights.sum())
 
 
 def _problem(text: str) -> Finding:

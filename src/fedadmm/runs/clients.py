@@ -27,13 +27,15 @@ class ClientScores:
         return float(np.sort(self.values)[: max(1, len(self.values) // 10)].mean())
 
 
-def client_weights(weighting: Weighting, data: FederatedData) -> npt.NDArray[np.float64] | None:
-    """Return the weight of each client, None if all weigh 1."""
-    if weighting not in ("equal", "examples"):
-        raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
-    return None if weighting == "equal" else data.num_examples.astype(np.float64)
+class ClientWeights:
+    """The weight of each client in a mean: 1, or its number of examples."""
 
+    def __init__(self, weighting: Weighting, data: FederatedData) -> None:
+        if weighting not in ("equal", "examples"):
+            raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
+        self.values = None if weighting == "equal" else data.num_examples.astype(np.float64)  # [client]; None: all 1
+        self.total = float(data.num_clients if self.values is None else self.values.sum())
 
-def weight_in(weights: npt.NDArray[np.float64] | None, client: int) -> float:
-    """Return the weight of a client."""
-    return 1.0 if weights is None else float(weights[client])
+    def __call__(self, client: int) -> float:
+        """Return the weight of a client."""
+        return 1.0 if self.values is None else float(self.values[client])

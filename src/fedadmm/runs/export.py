@@ -46,7 +46,7 @@ def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) ->
     model = read_model(folder)
     if model is not None and model.round == rounds:
         return model
-    simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, open_store=lambda types, initial: store)
+    simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, store=store)
     return StoredModel.of(simulation.model(), round=rounds)
 
 

@@ -10,15 +10,17 @@ import torch
 
 from fedadmm.config.certificate import CertificateSettings
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.store import StateTypes, Store
+from fedadmm.core.store import Store, state_types
+from fedadmm.engine.choice import settings_for
 from fedadmm.network.device_files import digests_of
-from fedadmm.runs.build import simulation_of
+from fedadmm.runs.assembly import Federation
+from fedadmm.runs.build import federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.listeners import Callback, Listener, play
 from fedadmm.runs.records import Record
+from fedadmm.runs.simulation import Simulation
 from fedadmm.runs.status import Goal, Status
 from fedadmm.runs.stored_model import write_model
 from fedadmm.state.disk import DiskStore
@@ -40,25 +42,9 @@ def run(experiment: Experiment, *, out: Path, data_dir: Path | None = None, list
     """Run an experiment in its folder inside `out`, from the first round that is not there yet."""
     folder, goal = RunFolder(out / experiment.folder_name), Goal.of(experiment)
     with ExitStack() as held:
-
-        def open_store(types: StateTypes, initial: Vector) -> Store:
-            held.enter_context(folder.lock())
-            float_type = torch.bfloat16 if experiment.state.float_type == "bfloat16" else None
-            if experiment.state.store == "memory":
-                store: Store = MemoryStore(float_type=float_type)
-            else:
-                store = DiskStore(
-                    folder.state,
-                    types=types,
-                    identity=identity_of(experiment),
-                    initial=initial,
-                    float_type=float_type,
-                    durability=experiment.state.durability,
-                )
-                held.callback(store.close)
-            return store
-
-        simulation = simulation_of(experiment, data_dir=data_dir, open_store=open_store)
+        federation = federation_of(experiment, data_dir=data_dir)
+        held.enter_context(folder.lock())
+        simulation = Simulation.of(federation, _opened(experiment, folder, federation, held))
         held.callback(simulation.close)
         if experiment.certificate is not None:
             before = _certificate_before(folder)
@@ -80,10 +66,34 @@ def run(experiment: Experiment, *, out: Path, data_dir: Path | None = None, list
         return Run(folder, experiment, simulation.history, goal.status(simulation.history), rounds_before)
 
 
-def identity_of(experiment: Experiment) -> dict[str, str]:
-    """Return what the bytes of a run depend on."""
+def _opened(experiment: Experiment, folder: RunFolder, federation: Federation, held: ExitStack) -> Store:
+    """Return the store of a run, which is closed with what is held."""
+    float_type = torch.bfloat16 if experiment.state.float_type == "bfloat16" else None
+    if experiment.state.store == "memory":
+        return MemoryStore(float_type=float_type)
+    store = DiskStore(
+        folder.state,
+        types=state_types(experiment.algorithm),
+        identity=identity_of(experiment, arithmetic=federation.engine.arithmetic),
+        initial=federation.initial,
+        float_type=float_type,
+        durability=experiment.state.durability,
+        advice=_advice,
+    )
+    held.callback(store.close)
+    return store
+
+
+def identity_of(experiment: Experiment, *, arithmetic: str) -> dict[str, str]:
+    """Return what the bytes of a run depend on; the arithmetic is that of its engine."""
     versions = {"fedadmm": version("fedadmm"), "torch": torch.__version__}
-    return {"experiment": experiment.hash, **versions, **digests_of(experiment.clock)}
+    files = digests_of(experiment.clock)
+    return {"experiment": experiment.hash, **versions, **files, "arithmetic": arithmetic}
+
+
+def _advice(key: str, written: str | None) -> str | None:
+    """Return which engine goes on with a run of another arithmetic."""
+    return f"use {settings_for(written)}" if key == "arithmetic" and written is not None else None
 
 
 def _certificate_before(folder: RunFolder) -> CertificateSettings | None:

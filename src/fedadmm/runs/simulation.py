@@ -1,147 +1,60 @@
-"""A federated run, round by round, on objects rather than names."""
+"""A federated run, round by round."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 from torch import nn
-from torch.nn import functional
 
-from fedadmm.config.certificate import CertificateSettings
-from fedadmm.config.compatibility import check_clock, check_model, check_rules
-from fedadmm.config.experiment import Weighting
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.engine import Engine
 from fedadmm.core.errors import InputError
-from fedadmm.core.messages import num_bytes
-from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.core.store import StateTypes, Store, state_types
-from fedadmm.data.federated import FederatedData
-from fedadmm.engine import EngineName, choose, make_engine
-from fedadmm.engine.planner import Planner, Plans
-from fedadmm.engine.shared import probe_upload
+from fedadmm.engine import make_engine
 from fedadmm.engine.threads import one_thread
-from fedadmm.network.network import make_network
-from fedadmm.network.settings import Clock, Faults
-from fedadmm.runs.certificate import Certifier, check_certifiable
-from fedadmm.runs.clients import ClientScores, client_weights, weight_in
-from fedadmm.runs.metrics import MetricName, metric_named
+from fedadmm.runs.assembly import Federation, assemble, options_from
+from fedadmm.runs.certificate import Certifier
+from fedadmm.runs.clients import ClientScores
 from fedadmm.runs.records import Record
 from fedadmm.runs.status import has_diverged
-from fedadmm.runs.tasks import make_task
 from fedadmm.state.memory import MemoryStore
-from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.flat import independent_copy
-from fedadmm.training.local import LocalTraining
-from fedadmm.training.models import ModelFunction
 from fedadmm.training.task import LearningTask
 
-OpenStore = Callable[[StateTypes, Vector], Store]
+OpenStore = Callable[[StateTypes, Vector], Store]  # given theta^0
 
 
 class Simulation:
     """A run in progress: `advance()` plays one round and returns its record."""
 
     def __init__(
-        self,
-        algorithm: Algorithm[Any, Any, Any],
-        *,
-        model: str | nn.Module | ModelFunction,
-        data: FederatedData,
-        local: LocalTraining,
-        participation: ParticipationRule,
-        seed: int,
-        weighting: Weighting = "equal",
-        loss: Loss = functional.cross_entropy,
-        l2: float = 0.0,
-        metrics: Mapping[str, Metric] | None = None,
-        metric: MetricName = "accuracy",
-        devices: Mapping[str, Sequence[float]] | None = None,
-        device: str | torch.device = "cpu",
-        engine: EngineName = "workers",
-        workers: int | None = None,
-        faults: Faults | None = None,
-        certificate: CertificateSettings | None = None,
-        clock: Clock | None = None,
-        open_store: OpenStore | None = None,
+        self, algorithm: Algorithm[Any, Any, Any], *, open_store: OpenStore | None = None, **options: Any
     ) -> None:
-        self.algorithm, self._data, self._seed = algorithm, data, seed
-        facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (devices or {}).items()}}
-        devices_known = Devices(data.num_clients, facts)
-        rule = participation_from(participation)
-        check_rules(algorithm, participation=rule, local=local, devices=devices_known, faults=faults, engine=engine)
-        planner = Planner(algorithm, participation=rule, local=local, devices=devices_known, seed=seed)
-        self.weights = weights = client_weights(weighting, data)
-        self._weight = partial(weight_in, weights)
-        self._registered = float(data.num_clients if weights is None else weights.sum())
-        with one_thread():
-            self._task = make_task(
-                model, data, local=local, loss=loss, l2=l2, metrics=metrics, seed=seed, device=device
-            )
-            check_model(algorithm, self._task)
-            self.engine = choose(engine, algorithm, self._task)
-            initial = self._task.model.weights.clone()
-            server = algorithm.init_server(initial)
-            upload = probe_upload(algorithm, algorithm.download(server), initial)
-            self.optimum = self._task.optimum(weights) if metric_named(metric).needs_optimum else None
-        begin = ServerCheckpoint(0, server, self._task.model.buffers(), 0.0)
-        if clock is not None:
-            check_clock(clock, algorithm, faults=faults, engine=engine)
-        download, buffers = num_bytes(algorithm.download(server)), num_bytes(begin.buffers)
-        network = make_network(
-            clock,
-            faults,
-            seed=seed,
-            num_examples=data.num_examples,
-            bytes_down=download + buffers,
-            bytes_up=num_bytes(upload) + buffers,
-            participation=rule,
-            assign=planner.assignment,
-            least_epochs=local.least_epochs,
-        )
-        self._planner: Plans = network.schedule or planner
-        types = state_types(algorithm)
-        if certificate is not None:
-            check_certifiable(certificate, algorithm, kind=types.client, num_clients=data.num_clients)
-        # Last: a mistake in the settings must be found before anything is written.
-        self._store = open_store(types, initial) if open_store is not None else MemoryStore()
-        self.progress = self._store.progress() or begin
-        self.history = [Record.from_json(table) for table in self._store.records()]
-        made = make_engine(
-            self.engine,
-            algorithm,
-            self._task,
-            self._store,
-            initial=initial,
-            weight=self._weight,
-            num_workers=workers,
-            each_upload=network.needs_each_upload,
-        )
-        self._engine: Engine = network.around(
-            made,
-            algorithm,
-            seconds=seconds_so_far(self.history),
-            applied={client: record.round for record in self.history for client in record.clients},
-            kept={0: begin, **self._store.kept()},
-        )
-        self._certifier = None if certificate is None else self._certifier_by(certificate, initial)
-        self.num_parameters = initial.numel()
+        """Assemble a federation, and begin, or go on where its store has ended.
 
-    def _certifier_by(self, settings: CertificateSettings, initial: Vector) -> Certifier:
-        return Certifier(
-            settings,
-            self.algorithm,
-            self._task,
-            self._store,
-            initial=initial,
-            weight=self._weight,
-            registered=self._registered,
-            seed=self._seed,
-        )
+        options: those of `fedadmm.runs.assembly.Options`. open_store: called once nothing can be wrong with them; the
+            state is in memory without it.
+        """
+        federation = assemble(algorithm, options_from(options))
+        store = MemoryStore() if open_store is None else open_store(state_types(algorithm), federation.initial)
+        self._begin(federation, store)
+
+    @classmethod
+    def of(cls, federation: Federation, store: Store) -> Self:
+        """Return the simulation of a federation that has been assembled, where its store has ended."""
+        simulation = cls.__new__(cls)
+        simulation._begin(federation, store)
+        return simulation
+
+    def _begin(self, federation: Federation, store: Store) -> None:
+        self.federation, self.algorithm, self._store = federation, federation.algorithm, store
+        self.engine, self.optimum, self.weights = federation.engine, federation.optimum, federation.weights
+        self.progress = store.progress() or federation.begin
+        self.history = [Record.from_json(table) for table in store.records()]
+        self._engine = _started(federation, store, self.history)
+        self._certifier = _certifier(federation, store)
 
     @property
     def theta(self) -> Vector:
@@ -152,7 +65,12 @@ class Simulation:
     @property
     def task(self) -> LearningTask:
         """The clients' problems."""
-        return self._task
+        return self.federation.task
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of trainable parameters."""
+        return self.task.num_parameters
 
     @property
     def diverged(self) -> bool:
@@ -167,13 +85,13 @@ class Simulation:
         """Play the next round, commit it, and return its record."""
         began = time.perf_counter()
         number = self.progress.round + 1
-        assignments = self._planner.plan(number, informed=self.history[-1].clients if self.history else None)
+        assignments = self.federation.planner.plan(number, informed=self.history[-1].clients if self.history else None)
         with one_thread():
             results = self._engine.run(
                 self.algorithm.download(self.progress.server), buffers=self.progress.buffers, assignments=assignments
             )
             progress, tally = run_round(
-                self.algorithm, self.progress, results, weight=self._weight, registered=self._registered
+                self.algorithm, self.progress, results, weight=self.weights, registered=self.weights.total
             )
         scores = self._scores(progress)
         if self._certifier is not None:
@@ -203,13 +121,13 @@ class Simulation:
 
     def assignments(self, round: int) -> list[Assignment]:
         """Return who takes part in a round and what each does, without playing the rounds before it."""
-        return self._planner.plan(round)
+        return self.federation.planner.plan(round)
 
     def model(self) -> nn.Module:
         """Return a copy of the network with the server's weights and buffers."""
-        self._task.model.load(self.theta)
-        self._task.model.load_buffers(self.progress.buffers)
-        return independent_copy(self._task.model.module)
+        self.task.model.load(self.theta)
+        self.task.model.load_buffers(self.progress.buffers)
+        return independent_copy(self.task.model.module)
 
     def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
         """Return a metric on every client's own examples: of the server's model, or of each client's own.
@@ -220,10 +138,10 @@ class Simulation:
             raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
         with one_thread():
             scores = [
-                self._task.evaluate_client(
+                self.task.evaluate_client(
                     client, self.theta if model == "theta" else self.own_model(client), buffers=self.progress.buffers
                 )[metric]
-                for client in range(self._data.num_clients)
+                for client in range(self.task.data.num_clients)
             ]
         return ClientScores(np.array(scores))
 
@@ -234,9 +152,40 @@ class Simulation:
         return self.theta if own is None else own
 
 
-def seconds_so_far(history: Sequence[Record]) -> float:
-    """Return the simulated seconds that some rounds took, added up one round after the other."""
+def _started(federation: Federation, store: Store, history: Sequence[Record]) -> Engine:
+    """Return the engine of a federation, with the simulated network around it, where the rounds so far have ended."""
+    engine = make_engine(
+        federation.engine,
+        federation.algorithm,
+        federation.task,
+        store,
+        initial=federation.initial,
+        weight=federation.weights,
+        num_workers=federation.options.workers,
+        each_upload=federation.network.needs_each_upload,
+    )
     seconds = 0.0
-    for record in history:  # not sum(), which rounds otherwise
+    for record in history:  # not sum(), which rounds otherwise than one round after the other
         seconds += record.simulated_seconds or 0.0
-    return seconds
+    return federation.network.around(
+        engine,
+        federation.algorithm,
+        seconds=seconds,
+        applied={client: record.round for record in history for client in record.clients},
+        kept={0: federation.begin, **store.kept()},
+    )
+
+
+def _certifier(federation: Federation, store: Store) -> Certifier | None:
+    if federation.options.certificate is None:
+        return None
+    return Certifier(
+        federation.options.certificate,
+        federation.algorithm,
+        federation.task,
+        store,
+        initial=federation.initial,
+        weight=federation.weights,
+        registered=federation.weights.total,
+        seed=federation.options.seed,
+    )

@@ -17,7 +17,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import NUMBER, PAIR, Durability, Tables, damage
-from fedadmm.state.opening import fields_of, open_checked
+from fedadmm.state.opening import Advice, fields_of, open_checked
 
 CHECKPOINT = b"progress"  # the key of the newest
 OLDER = b"progress after "  # and a round: what clients that are still at work were sent
@@ -37,11 +37,13 @@ class DiskStore:
         durability: Durability = "process",
         readonly: bool = False,
         remedy: str = "give another --out",
+        advice: Advice | None = None,
     ) -> None:
         """Open the store in a folder, or make it there: then `initial`, theta^0, is needed.
 
         `identity` says what the rounds depend on (the experiment, the versions); another one is refused with
-        `remedy`, None accepts any. Nothing else may write to the folder meanwhile, but worker processes with `file`.
+        `advice` and `remedy`, None accepts any. Nothing else may write to the folder meanwhile, but worker processes
+        with `file`.
         """
         self._folder, self.float_type = folder, float_type
         self._server_type, client_type = types
@@ -52,6 +54,7 @@ class DiskStore:
             about={"fields": fields_of(*types), **(identity or {})},
             initial=initial,
             remedy=remedy,
+            advice=advice,
             client_type=client_type,
             float_type=float_type,
             durability=durability,

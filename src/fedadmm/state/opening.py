@@ -1,7 +1,7 @@
 """Opening a store: it is made if it is not there; its pages, and what it was written with, are checked first."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,9 @@ from fedadmm.core.errors import InputError
 from fedadmm.state.encoding import DamagedError
 from fedadmm.state.file import FORMAT, StateFile, create, damage
 from fedadmm.state.pages import Layout, read_layout
+
+# Of (key, what it was written with): how to go on with that; None where there is no more to say than that.
+Advice = Callable[[str, str | None], str | None]
 
 
 class OpenedFile(NamedTuple):
@@ -26,11 +29,17 @@ def fields_of(*types: type[Any]) -> str:
 
 
 def open_checked(
-    folder: Path, *, about: Mapping[str, str], initial: Vector | None = None, remedy: str, **options: Any
+    folder: Path,
+    *,
+    about: Mapping[str, str],
+    initial: Vector | None = None,
+    remedy: str,
+    advice: Advice | None = None,
+    **options: Any,
 ) -> OpenedFile:
     """Open the file in a folder, or make it there with `initial`, theta^0; one written with anything else is refused.
 
-    options: those of `StateFile`.
+    remedy: what to do instead of going on. advice: how to go on. options: those of `StateFile`.
     """
     about = {"format": str(FORMAT), **about}
     if not folder.exists():
@@ -38,7 +47,7 @@ def open_checked(
     layout = _checked_layout(folder)
     file = StateFile(folder, **options)
     try:
-        return OpenedFile(file, _checked_about(file, about, remedy=remedy), layout)
+        return OpenedFile(file, _checked_about(file, about, remedy=remedy, advice=advice), layout)
     except BaseException:
         file.close()
         raise
@@ -57,13 +66,16 @@ def _checked_layout(folder: Path) -> Layout:
         raise damage("the store", folder, f"data.mdb: {error.strerror}") from None
 
 
-def _checked_about(file: StateFile, expected: Mapping[str, str], *, remedy: str) -> dict[str, str]:
+def _checked_about(
+    file: StateFile, expected: Mapping[str, str], *, remedy: str, advice: Advice | None
+) -> dict[str, str]:
     with file.reading("the store's description") as tables:
         about: dict[str, str] = json.loads(bytes(tables.get("meta", b"about")))
     for key, here in expected.items():
         if about.get(key) != here:
+            how = None if advice is None else advice(key, about.get(key))
             raise InputError(
                 f"{file.folder} was written with {key} {about.get(key)}, here it is {here}, and rounds of the two "
-                f"do not mix; go on with what wrote it, or {remedy}"
+                f"do not mix; {how or 'go on with what wrote it'}, or {remedy}"
             )
     return about

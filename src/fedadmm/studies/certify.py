@@ -184,7 +184,7 @@ def _lowest(simulation: Simulation) -> tuple[float, str]:
     if simulation.optimum is None:
         return 0.0, 'as no loss is negative (metric = "distance" finds the optimum)'
     task, best = simulation.task, simulation.optimum.w.to(simulation.theta.dtype)
-    clients, weights = range(task.data.num_clients), simulation.weights
+    clients, weights = range(task.data.num_clients), simulation.weights.values
     shares = [1.0 for _ in clients] if weights is None else weights / weights.mean()
     values = [
         task.objective(client, buffers=simulation.progress.buffers).value_and_gradient(best)[0] for client in clients

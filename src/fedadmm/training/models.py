@@ -10,6 +10,8 @@ from torch import nn
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import import_named
+from fedadmm.core.seeds import torch_seed
+from fedadmm.training.flat import independent_copy
 
 
 def softmax_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -107,6 +109,31 @@ MODELS: dict[str, ModelFunction] = {
     function.__name__: function
     for function in (cnn1, cnn2, cnn1_released, cnn2_released, mlp, linear, softmax_regression, logistic_regression)
 }
+
+
+def initial_model(
+    model: str | nn.Module | ModelFunction,
+    *,
+    seed: int,
+    inputs: torch.Tensor | None = None,
+    num_classes: int = 0,
+    float_type: torch.dtype | None = None,
+    **options: Any,
+) -> nn.Module:
+    """Return a run's network before round 1: a copy of the one that is given, or one with weights of the run's seed.
+
+    inputs: some that it is to take. float_type: of the network, that of the inputs if None.
+    """
+    if isinstance(model, nn.Module):
+        return independent_copy(model)
+    return build(
+        model,
+        input_shape=() if inputs is None else tuple(inputs.shape[1:]),
+        num_classes=num_classes,
+        seed=torch_seed(seed, "model"),
+        like=inputs if inputs is None or float_type is None else inputs.to(float_type),
+        **options,
+    )
 
 
 def build(

@@ -1,0 +1,78 @@
+"""A run folder remembers the arithmetic of its engine, and rounds of two arithmetics never mix."""
+
+from pathlib import Path
+
+import pytest
+
+from fedadmm import Experiment, InputError, simulate
+from fedadmm.engine.choice import Choice, settings_for
+from fedadmm.runs import runner
+from fedadmm.state.disk import DiskStore
+
+TABLE = {"data": {"num_clients": 20}, "model": {"name": "softmax_regression"}, "local": {"epochs": 1}}
+
+
+def play(out: Path, *, engine: str, rounds: int) -> runner.Run:
+    return runner.run(Experiment(**TABLE, engine=engine, workers=2, rounds=rounds), out=out)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ("serial", "stacked", r'arithmetic exact, here it is stacked, .*; use engine = "workers" or "serial", or give'),
+        (
+            "stacked",
+            "workers",
+            r'arithmetic stacked, here it is exact, .*; use engine = "stacked", or give another --out',
+        ),
+    ],
+)
+def test_a_run_is_not_resumed_in_another_arithmetic_and_nothing_is_written(tmp_path, first, second, sentence) -> None:
+    play(tmp_path, engine=first, rounds=2)
+    before = files(tmp_path)
+    with pytest.raises(InputError, match=sentence):
+        play(tmp_path, engine=second, rounds=4)
+    assert files(tmp_path) == before
+    assert len(play(tmp_path, engine=first, rounds=3).history) == 3
+
+
+def test_serial_and_workers_are_one_arithmetic(tmp_path: Path) -> None:
+    play(tmp_path / "mixed", engine="serial", rounds=2)
+    mixed = play(tmp_path / "mixed", engine="workers", rounds=4)
+    whole = play(tmp_path / "whole", engine="serial", rounds=4)
+    assert [record.loss for record in mixed.history] == [record.loss for record in whole.history]
+
+
+def test_the_arithmetic_of_ray_is_in_the_number_of_its_shares() -> None:
+    assert Choice("ray", None, 3).arithmetic == "ray with 3 shares"
+    assert settings_for("ray with 3 shares") == 'engine = "ray" and workers = 3'
+
+
+def test_a_folder_without_an_arithmetic_is_of_another_version(tmp_path: Path, monkeypatch) -> None:
+    # As 0.1.0 wrote it: its version is looked at first.
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "version", lambda _: "0.1.0")
+        experiment = Experiment(**TABLE, rounds=1, engine="serial")
+        old = {k: v for k, v in runner.identity_of(experiment, arithmetic="-").items() if k != "arithmetic"}
+        patch.setattr(runner, "identity_of", lambda *_, **__: old)
+        folder = runner.run(experiment, out=tmp_path).folder
+    about = DiskStore(folder.state, types=runner.state_types(experiment.algorithm), identity=None, readonly=True).about
+    assert "arithmetic" not in about
+    monkeypatch.setattr(runner, "version", lambda _: "0.2.0")
+    with pytest.raises(InputError, match=r"was written with fedadmm 0\.1\.0, here it is 0\.2\.0, .*; go on with what"):
+        runner.run(experiment, out=tmp_path)
+
+
+def test_an_option_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InputError, match="a simulation has no option 'engin'; it has model, data, local"):
+        simulate(Experiment().algorithm, model="mlp", data=_Data(), rounds=1, engin="serial")
+
+
+class _Data:
+    num_clients = 1
