@@ -16,7 +16,7 @@ from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment
 from fedadmm.runs.stopping import OutOfTimeError, TimeBudget
 from fedadmm.studies.campaign import Job, Places, jobs_of, play
-from fedadmm.studies.cost_estimate import Pace, gradient_evaluations
+from fedadmm.studies.cost_estimate import CostEstimate, gradient_evaluations
 from fedadmm.studies.paper.study import PaperRun, Study
 from fedadmm.training.local import LocalTraining
 
@@ -50,9 +50,9 @@ def places(tmp_path: Path) -> Places:
 
 
 @pytest.fixture
-def pace(tmp_path: Path) -> Pace:
-    """Return a pace that learns from nothing but this test."""
-    return Pace(cache=tmp_path / "pace.json")
+def costs(tmp_path: Path) -> CostEstimate:
+    """Return an estimate that learns from nothing but this test."""
+    return CostEstimate(cache=tmp_path / "pace.json")
 
 
 def runner(places: Places) -> Callable[[Experiment, Listener], bool]:
@@ -69,8 +69,8 @@ def jobs(places: Places, **options: object) -> list[Job]:
     return jobs_of(STUDY, places=places, found={}, num_seeds=1, **options)
 
 
-def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, pace):
-    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
+def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, costs):
+    done = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
     assert [job.experiment.label for job in done] == ["fedavg", "feddyn"]
     assert all(job.is_done for job in jobs(places))
     kept = sorted(file.name for file in places.results.rglob("*") if file.is_file())
@@ -78,59 +78,59 @@ def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, pace):
     assert not list(places.runs.iterdir())
 
 
-def test_what_is_done_is_not_run_again(places, pace):
-    list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
+def test_what_is_done_is_not_run_again(places, costs):
+    list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
 
     def never(experiment: Experiment, listener: Listener) -> bool:
         raise AssertionError(experiment)
 
-    assert not list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=never))
+    assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=never))
 
 
-def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, pace):
+def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, costs):
     calls = []
 
     def run(experiment: Experiment, listener: Listener) -> bool:
         calls.append(experiment.label)
         return runner(places)(experiment, Callback(lambda record, _: True))  # stopped after its first round
 
-    assert not list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=run))
+    assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=run))
     assert calls == ["fedavg"]
     partly = {job.experiment.label: len(job.records) for job in jobs(places)}
     assert partly == {"fedavg": 1, "feddyn": 0}
-    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
+    done = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
     assert len(done) == 2
     rounds = (places.results / experiment("fedavg").folder_name / "rounds.jsonl").read_text().splitlines()
     assert [json.loads(line)["round"] for line in rounds] == [1, 2]
 
 
-def test_a_run_that_was_stopped_before_its_publication_is_published(places, pace):
+def test_a_run_that_was_stopped_before_its_publication_is_published(places, costs):
     run_experiment(experiment("fedavg"), out=places.runs)
-    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(0.0), run=runner(places)))
+    done = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(0.0), run=runner(places)))
     assert [job.experiment.label for job in done] == ["fedavg"]
     assert (places.results / experiment("fedavg").folder_name / "rounds.jsonl").exists()
     assert not list(places.runs.iterdir())
 
 
-def test_a_round_that_would_not_end_in_time_is_not_begun(places, pace):
-    assert not list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(0.0), run=runner(places)))
+def test_a_round_that_would_not_end_in_time_is_not_begun(places, costs):
+    assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(0.0), run=runner(places)))
     assert not places.runs.exists()
 
 
-def test_pace_learns_from_runs_and_the_estimate_is_in_proportion(places, pace):
+def test_the_estimate_learns_from_runs_and_is_in_proportion(places, costs):
     one = experiment("fedavg")
     round = Record(1, 0.5, 1.0, 1.0, (0,), (), 1, 100, 1, 1, 2.0)  # 0.02 seconds a gradient
-    pace.learn(one, [replace(round, seconds=200.0)] * 2)  # two rounds may have had a bad moment
-    assert pace.seconds(one, rounds=10) < 100
-    pace.learn(one, [round] * 3)
+    costs.learn(one, [replace(round, seconds=200.0)] * 2)  # two rounds may have had a bad moment
+    assert costs.seconds(one, rounds=10) < 100
+    costs.learn(one, [round] * 3)
     assert gradient_evaluations(one) == pytest.approx(0.2 * 1437)
-    assert pace.seconds(one, rounds=10) == pytest.approx(10 * 0.2 * 1437 * 0.02)
-    assert pace.seconds(experiment("feddyn", 5), rounds=10) == pytest.approx(5 * pace.seconds(one, rounds=10))
+    assert costs.seconds(one, rounds=10) == pytest.approx(10 * 0.2 * 1437 * 0.02)
+    assert costs.seconds(experiment("feddyn", 5), rounds=10) == pytest.approx(5 * costs.seconds(one, rounds=10))
 
 
-def test_what_was_begun_comes_before_what_is_cheaper(places, pace):
+def test_what_was_begun_comes_before_what_is_cheaper(places, costs):
     run_experiment(experiment("feddyn", 5), out=places.runs, listeners=[Callback(lambda record, simulation: True)])
-    done = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
+    done = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
     assert [job.experiment.label for job in done] == ["feddyn", "fedavg"]
 
 
@@ -148,10 +148,10 @@ def test_a_round_that_outlasts_the_budget_is_cut_short_and_nothing_is_lost(place
     assert run_experiment(experiment("fedavg"), out=places.runs).status == "finished"
 
 
-def test_a_pace_is_remembered(tmp_path, pace):
-    first = pace.seconds(experiment("fedavg"), rounds=1)
+def test_a_cost_is_remembered(tmp_path, costs):
+    first = costs.seconds(experiment("fedavg"), rounds=1)
     assert first > 0
-    assert Pace(cache=tmp_path / "pace.json").seconds(experiment("fedavg"), rounds=1) == first
+    assert CostEstimate(cache=tmp_path / "pace.json").seconds(experiment("fedavg"), rounds=1) == first
 
 
 def test_a_column_that_is_not_there_is_named(places):
@@ -166,15 +166,15 @@ def test_each_seed_is_a_job(places):
 @pytest.mark.parametrize(
     ("name", "content"), [("rounds.jsonl", '{"round": 1}\n'), ("rounds.jsonl", "garbage\n"), ("experiment.toml", None)]
 )
-def test_a_result_that_cannot_be_read_is_made_again(places, pace, caplog, name, content):
-    list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
+def test_a_result_that_cannot_be_read_is_made_again(places, costs, caplog, name, content):
+    list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
     damaged = places.results / experiment("fedavg").folder_name / name
     whole = damaged.read_bytes()
     if content is None:
         damaged.unlink()
     else:
         damaged.write_text(content)
-    again = list(play(jobs(places), places=places, pace=pace, budget=TimeBudget(None), run=runner(places)))
+    again = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
     assert [job.experiment.label for job in again] == ["fedavg"]
     assert "cannot be read" in caplog.text
     assert len(damaged.read_bytes().splitlines()) == len(whole.splitlines())

@@ -7,7 +7,7 @@ import pytest
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedProx
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
-from fedadmm.studies.cost_estimate import Pace
+from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.tables import TABLE_3_COLUMNS, TABLE_3_ROUNDS
@@ -119,9 +119,9 @@ def test_what_the_paper_fixes_is_not_tuned(tmp_path):
 
 def test_runs_on_quadratics_cost_nothing_to_speak_of(tmp_path):
     (experiment, *_) = [c.experiment for c in PAPER["auto"].runs("paper") if c.column == "quadratic/mild"]
-    pace = Pace(tmp_path / "pace.json", on_probe=pytest.fail)
-    pace.learn(experiment, [])
-    assert pace.seconds(experiment, rounds=100) == 0.0
+    costs = CostEstimate(tmp_path / "pace.json", on_probe=pytest.fail)
+    costs.learn(experiment, [])
+    assert costs.seconds(experiment, rounds=100) == 0.0
 
 
 def test_auto_is_judged_by_networks_that_its_rules_were_not_made_on():

@@ -15,7 +15,7 @@ from fedadmm.config.plans import preset_descriptions
 from fedadmm.report.gather import list_runs
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import RunData
-from fedadmm.studies.cost_estimate import Pace
+from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper import PAPER, Size
 
 app = typer.Typer()
@@ -62,21 +62,21 @@ def _paper_table() -> Table:
     for column in ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("what")
-    pace = cost_estimate()
+    estimate = cost_estimate()
     sizes: tuple[Size, Size] = ("paper", "small")
     for study in PAPER.values():
-        costs = [_cost([run.experiment for run in study.runs(size)], study.seeds(size), pace) for size in sizes]
+        costs = [_cost([run.experiment for run in study.runs(size)], study.seeds(size), estimate) for size in sizes]
         table.add_row(study.name, *costs[0], *costs[1], study.title)
     return table
 
 
-def _cost(experiments: list[Experiment], num_seeds: int, pace: Pace) -> tuple[str, str]:
+def _cost(experiments: list[Experiment], num_seeds: int, estimate: CostEstimate) -> tuple[str, str]:
     """Return the number of runs, and how many hours they take together."""
     if not experiments:
         return "-", "-"
     hours = "?"
-    if all(pace.is_known(experiment) for experiment in experiments):
-        seconds = sum(pace.seconds_from_start(experiment, rounds=experiment.rounds) for experiment in experiments)
+    if all(estimate.is_known(experiment) for experiment in experiments):
+        seconds = sum(estimate.seconds_from_start(experiment, rounds=experiment.rounds) for experiment in experiments)
         hours = _hours_text(num_seeds * seconds / 3600)
     return str(num_seeds * len(experiments)), hours
 

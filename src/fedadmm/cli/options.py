@@ -18,7 +18,7 @@ from fedadmm.core.names import near_names
 from fedadmm.runs.stopping import TimeBudget
 
 if TYPE_CHECKING:
-    from fedadmm.studies.cost_estimate import Pace
+    from fedadmm.studies.cost_estimate import CostEstimate
     from fedadmm.studies.paper import Study
 
 PlanArgument = Annotated[str, typer.Argument(help="An experiment's TOML file, or the name of a preset.")]
@@ -140,8 +140,8 @@ def budget_of(text: str | None) -> TimeBudget:
     return TimeBudget(hours * 3600 + minutes * 60 + seconds)
 
 
-def cost_estimate() -> Pace:
+def cost_estimate() -> CostEstimate:
     """Return what runs cost on this machine; it says so where that has to be measured."""
-    from fedadmm.studies.cost_estimate import Pace
+    from fedadmm.studies.cost_estimate import CostEstimate
 
-    return Pace(on_probe=lambda steps: say(f"Timing {steps} on this machine ...", to=err))
+    return CostEstimate(on_probe=lambda steps: say(f"Timing {steps} on this machine ...", to=err))

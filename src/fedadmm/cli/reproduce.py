@@ -29,7 +29,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.runs.listeners import Listener
 from fedadmm.runs.stopping import Interruption, OutOfTimeError, TimeBudget
 from fedadmm.studies.campaign import Job, Places, jobs_of, play
-from fedadmm.studies.cost_estimate import Pace
+from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper import PAPER, Size, Study, WorkedOut
 from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
@@ -70,7 +70,7 @@ def reproduce_command(
     for folder in (out, results):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file and no folder; give another")
-    places, pace = Places(out, results), cost_estimate()
+    places, costs = Places(out, results), cost_estimate()
     found = read_tuned(out)
     chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
     if preset is None:
@@ -107,12 +107,14 @@ def reproduce_command(
         for one in chosen
     }
     if status:
-        _print_status(by_preset, pace, size=size, results=results)
+        _print_status(by_preset, costs, size=size, results=results)
         return
     jobs = by_preset[chosen[0]]
     _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)
     interruption = Interruption()
-    done = _run_missing(jobs, places=places, pace=pace, budget=time_left, data_dir=data_dir, interruption=interruption)
+    done = _run_missing(
+        jobs, places=places, costs=costs, budget=time_left, data_dir=data_dir, interruption=interruption
+    )
     if chosen[0].chosen and done:
         _print_ratios(chosen[0], jobs, results=results)
     if report is not None and done:
@@ -123,8 +125,8 @@ def reproduce_command(
         raise typer.Exit(130)
 
 
-def _print_status(by_preset: dict[Study, list[Job]], pace: Pace, *, size: Size, results: Path) -> None:
-    console.print(_status_table(by_preset, pace))
+def _print_status(by_preset: dict[Study, list[Job]], costs: CostEstimate, *, size: Size, results: Path) -> None:
+    console.print(_status_table(by_preset, costs))
     say(
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
         "timed on this one." + (" Small versions: --size small." if size == "paper" else "")
@@ -134,7 +136,7 @@ def _print_status(by_preset: dict[Study, list[Job]], pace: Pace, *, size: Size, 
             say(f"{path} has the rounds of arrival of {count} runs that are not kept.")
 
 
-def _status_table(by_preset: dict[Study, list[Job]], pace: Pace) -> Table:
+def _status_table(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Table:
     """Return what is done, what it cost and what is left: of a single preset by its columns."""
     table = titled_table("Done, and left on this machine")
     for column in ("preset", "column", "runs", "done", "hours spent", "hours left"):
@@ -146,7 +148,7 @@ def _status_table(by_preset: dict[Study, list[Job]], pace: Pace) -> Table:
             groups.setdefault(job.paper_run.column if by_column else "all", []).append(job)
         for column, group in groups.items():
             spent = sum(job.seconds_spent for job in group) / 3600
-            left = sum(job.seconds_left(pace) for job in group) / 3600
+            left = sum(job.seconds_left(costs) for job in group) / 3600
             done = sum(job.is_done for job in group)
             table.add_row(preset.name, column, str(len(group)), str(done), f"{spent:.2f}", f"{left:.2f}")
     return table
@@ -156,7 +158,7 @@ def _run_missing(
     jobs: Sequence[Job],
     *,
     places: Places,
-    pace: Pace,
+    costs: CostEstimate,
     budget: TimeBudget,
     data_dir: Path | None,
     interruption: Interruption,
@@ -176,10 +178,10 @@ def _run_missing(
                 )
         except OutOfTimeError:
             return False
-        pace.learn(experiment, ended.history)
+        costs.learn(experiment, ended.history)
         return ended.status != "stopped"
 
-    finished = list(play(jobs, places=places, pace=pace, budget=budget, run=run))
+    finished = list(play(jobs, places=places, costs=costs, budget=budget, run=run))
     done = sum(job.is_published for job in jobs) + len(finished)
     if budget.seconds is not None and done < len(jobs) and not begun and not finished:
         raise InputError(f"{budget.seconds:g} s are too short for a round of any run; give a longer --budget")

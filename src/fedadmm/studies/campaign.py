@@ -14,7 +14,7 @@ from fedadmm.runs.listeners import Listener
 from fedadmm.runs.records import Record
 from fedadmm.runs.status import Goal
 from fedadmm.runs.stopping import TimeBudget
-from fedadmm.studies.cost_estimate import Pace
+from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.studies.paper.tuned import Tuned, tuned_experiment
@@ -42,11 +42,11 @@ class Job:
         """What the rounds so far took."""
         return sum(record.seconds for record in self.records)
 
-    def seconds_left(self, pace: Pace) -> float:
+    def seconds_left(self, costs: CostEstimate) -> float:
         """Return the estimated seconds of the rounds that are left."""
         if self.is_done:
             return 0.0
-        return pace.seconds_from_start(self.experiment, rounds=self.experiment.rounds - len(self.records))
+        return costs.seconds_from_start(self.experiment, rounds=self.experiment.rounds - len(self.records))
 
 
 class Places(NamedTuple):
@@ -108,19 +108,24 @@ def publish(experiment: Experiment, places: Places) -> None:
 
 
 def play(
-    jobs: Iterable[Job], *, places: Places, pace: Pace, budget: TimeBudget, run: Callable[[Experiment, Listener], bool]
+    jobs: Iterable[Job],
+    *,
+    places: Places,
+    costs: CostEstimate,
+    budget: TimeBudget,
+    run: Callable[[Experiment, Listener], bool],
 ) -> Iterator[Job]:
     """Run what is missing, what was begun and then the cheapest first, and give back each job that was finished.
 
     run: runs an experiment with a listener, and returns whether the run came to its end.
     """
     unique = {job.experiment.folder_name: job for job in jobs if not job.is_published}
-    for job in sorted(unique.values(), key=lambda job: (not job.records, job.seconds_left(pace))):
+    for job in sorted(unique.values(), key=lambda job: (not job.records, job.seconds_left(costs))):
         if job.is_done:  # it was stopped between its last round and its publication
             publish(job.experiment, places)
             yield job
             continue
-        if not budget.has_time_for(pace.seconds_from_start(job.experiment, rounds=1)):
+        if not budget.has_time_for(costs.seconds_from_start(job.experiment, rounds=1)):
             return
         if not run(job.experiment, budget):
             return

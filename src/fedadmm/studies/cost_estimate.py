@@ -23,7 +23,7 @@ START_SECONDS = 5.0  # for the data and the workers of a run
 ROUNDS_THAT_TELL = 3  # fewer may have had a bad moment
 
 
-class Pace:
+class CostEstimate:
     """Seconds per gradient of one example, for each network and batch size."""
 
     def __init__(self, cache: Path | None = None, *, on_probe: Callable[[str], None] = lambda steps: None) -> None:
@@ -33,7 +33,7 @@ class Pace:
         self._known: dict[str, float] = _read(self._file)
 
     def learn(self, experiment: Experiment, records: Iterable[Record]) -> None:
-        """Remember the pace of a run that was made on this machine."""
+        """Remember how fast a run was that was made on this machine."""
         if _is_made_on_the_spot(experiment):
             seconds = [r.seconds for r in records]
         else:
