@@ -20,14 +20,15 @@ from fedadmm.algorithms import (
     FedYogi,
     Scaffold,
 )
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.optional import SecondOrder, trait
 from fedadmm.core.schedules import Constant, Cosine, Step
 
 # A schedule that has changed by round 2, so that later rounds meet states made with another value.
 RISING = Step(before=0.5, after=0.8, at_round=2)
 FALLING = Cosine(start=1.0, end=0.5, length=4)
 
-METHODS: dict[str, Algorithm[Any, Any, Any]] = {
+METHODS: dict[str, AnyAlgorithm] = {
     **{name: algorithm() for name, algorithm in ALGORITHMS.items()},
     "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),
     "fedadmm, participation, global": FedADMM(rho=0.5, eta="participation", newcomer="initial", start="global"),
@@ -47,7 +48,7 @@ METHODS: dict[str, Algorithm[Any, Any, Any]] = {
     "feddyn, seen": FedDyn(over="seen"),
     "feddyn, rising": FedDyn(rho=RISING),
     "feddyn, seen, rising": FedDyn(rho=RISING, over="seen"),
-    "fedpd, silent, rising": FedPD(rho=RISING, silence=0.5),
+    "fedpd, silent, rising": FedPD(rho=RISING, skip_probability=0.5),
     "fedadam, with scaffold": FedAdam(eta=0.1, tau=0.1, inner=Scaffold()),
     "fedyogi, with fedadmm_released": FedYogi(eta=0.1, inner=FedADMMReleased(rho=RISING)),
     "fedadmm_auto, local": FedADMMAuto(start="local"),
@@ -58,7 +59,7 @@ METHODS: dict[str, Algorithm[Any, Any, Any]] = {
     "fedhybrid, newton": FedHybrid(rho=0.7, newton=1.0, beta_newton=FALLING),
 }
 # A network has no use for Newton steps, and a stack of clients no Hessians.
-ON_NETWORKS = {name: method for name, method in METHODS.items() if not method.second_order}
+ON_NETWORKS = {name: method for name, method in METHODS.items() if not trait(method, SecondOrder)}
 PLAIN = ("fedadmm", "scaffold", "feddyn_auto", "fedpd")
 
 

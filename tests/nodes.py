@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fedadmm.core.algorithm import Algorithm, Message
+from fedadmm.core.algorithm import AnyAlgorithm, Message
 from fedadmm.core.delivery import NONE, Collection, Journal, LateError, Reply, Request, answered, settled
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ServerCheckpoint, run_round, visit_client
@@ -18,6 +18,7 @@ class Mail(NamedTuple):
     round: int
     download: Any
     buffers: Buffers
+    last_round: int | None  # in which the client's last update counted
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Checkpoint(NamedTuple):
 class Federation:
     """Clients of a small world, each with a disk of its own, and a server with its checkpoints."""
 
-    def __init__(self, algorithm: Algorithm[Any, Any, Any], world: World) -> None:
+    def __init__(self, algorithm: AnyAlgorithm, world: World) -> None:
         self._algorithm, self._world, self._number = algorithm, world, 0
         start = ServerCheckpoint(0, algorithm.init_server(world.theta), world.buffers, 0.0)
         self.server = Checkpoint(start, {}, ())
@@ -51,12 +52,18 @@ class Federation:
     def open_round(self, clients: Iterable[int]) -> list[Mail]:
         """Begin a round under a number that was never used, and return its requests."""
         self._number += 1
-        progress, books, _ = self.server
+        progress, books, history = self.server
         clients = sorted(clients)
         self._collection = Collection(self._number, clients=clients)
         download = self._algorithm.download(progress.server)
         return [
-            Mail(Request(client, self._number, books.get(client, NONE)), progress.round + 1, download, progress.buffers)
+            Mail(
+                Request(client, self._number, books.get(client, NONE)),
+                progress.round + 1,
+                download,
+                progress.buffers,
+                max((round for round, applied in enumerate(history, start=1) if client in applied), default=None),
+            )
             for client in clients
         ]
 
@@ -72,7 +79,7 @@ class Federation:
             self.refusals.add(client)
             return []
         state = disk.states.get(journal.acknowledged)
-        assignment = Assignment(client, mail.round, 1)
+        assignment = Assignment(client, mail.round, 1, last_round=mail.last_round)
         visit, new = visit_client(
             self._algorithm,
             mail.download,

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from fedadmm.core.algorithm import Algorithm, Message, Turnout, Vector
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, Message, Turnout, Vector
 from fedadmm.core.engine import Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.engine.serial import SerialEngine
@@ -18,7 +18,7 @@ class Play:
 
     def __init__(
         self,
-        algorithm: Algorithm[Any, Any, Any],
+        algorithm: AnyAlgorithm,
         task: Task,
         theta: Vector,
         *,
@@ -46,7 +46,7 @@ class Play:
         visits = self.engine.run(
             self.algorithm.download(self.progress.server),
             buffers=self.progress.buffers,
-            assignments=[Assignment(client, number, 1) for client in clients],
+            assignments=[Assignment(client, number, 1, last_round=self.store.round_of(client)) for client in clients],
         )
         return sorted(visits, key=lambda visit: visit.client)
 
@@ -83,15 +83,14 @@ class Play:
 class Watched(Algorithm[Any, Any, Any]):
     """An algorithm that behaves as another, and lets a test watch what goes in and comes out."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm[Any, Any, Any],
-        *,
-        on_client: Callable[..., None] = lambda **_: None,
-        on_server: Callable[[Turnout], None] = lambda _: None,
-    ) -> None:
-        self.inner, self.newcomer, self.silence = algorithm, algorithm.newcomer, algorithm.silence
-        self._on_client, self._on_server = on_client, on_server
+    inner: AnyAlgorithm
+    on_client: Callable[..., None] = lambda **_: None
+    on_server: Callable[[Turnout], None] = lambda _: None
+
+    @property
+    def newcomer(self) -> Any:
+        """The other's."""
+        return self.inner.newcomer
 
     def init_server(self, theta: Vector) -> Any:
         """Return the other's server."""
@@ -105,19 +104,15 @@ class Watched(Algorithm[Any, Any, Any]):
         """Return the other's download."""
         return self.inner.download(server)
 
-    def receive(self, server: Any, client: Any) -> Any:
-        """Receive as the other does."""
-        return self.inner.receive(server, client)
-
     def client_update(self, server: Any, client: Any, problem: Any) -> tuple[Any, Any]:
         """Update as the other does, and tell the watcher."""
         upload, after = self.inner.client_update(server, client, problem)
-        self._on_client(server=server, before=client, after=after, upload=upload, problem=problem)
+        self.on_client(server=server, before=client, after=after, upload=upload, problem=problem)
         return upload, after
 
     def server_update(self, server: Any, mean: Any, turnout: Turnout) -> Any:
         """Update as the other does, and tell the watcher."""
-        self._on_server(turnout)
+        self.on_server(turnout)
         return self.inner.server_update(server, mean, turnout)
 
 

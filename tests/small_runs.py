@@ -6,6 +6,7 @@ import torch
 
 from fedadmm import LocalTraining, Simulation
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.state.disk import DiskStore
 from worlds import made, network, perceptron, some_data
 
@@ -19,7 +20,7 @@ def simulation_of(method: Algorithm, *, folder: Any = None, float_type: Any = No
         return DiskStore(folder, types=types, identity={}, initial=initial, float_type=float_type)
 
     settings = {
-        "model": made(network if method.silence is None else perceptron),
+        "model": made(perceptron if trait(method, SkipsCommunication) else network),
         "data": some_data(SIZES),
         "local": LocalTraining(epochs="1..2", batch_size=6),
         "participation": 0.75,

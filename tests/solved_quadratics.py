@@ -2,7 +2,7 @@
 
 import torch
 
-from fedadmm.core.algorithm import Vector
+from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, Buffers, ClientStats
 from fedadmm.studies.theory.quadratics import QuadraticProblem, Quadratics
 from fedadmm.training.local import LocalTraining
@@ -44,12 +44,12 @@ class SolvedProblem(QuadraticProblem):
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
-    ) -> Vector:
+    ) -> Solution:
         """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
         objective = Lagrangian(self._f, dual=dual, rho=rho, centre=centre, budget=self._budget)
         point = minimise(self._solver, objective, start=start, budget=self._budget)
-        self._epsilon, self.num_steps = point.epsilon, max(1, objective.calls - 1)
-        return point.w
+        self._epsilon = point.epsilon
+        return Solution(point.w, max(1, objective.calls - 1))
 
     def effort(self) -> ClientStats:
         """Return what was done; a step is a gradient here."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Task
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples
@@ -32,7 +32,7 @@ class World:
     buffers: Buffers
     poison: Callable[[int], None]  # from now on this client's answers are not finite
 
-    def play(self, algorithm: Algorithm[Any, Any, Any], *, weights: Sequence[float] | None = None) -> Play:
+    def play(self, algorithm: AnyAlgorithm, *, weights: Sequence[float] | None = None) -> Play:
         """Return a federation of this world's clients, before round 1."""
         return Play(
             algorithm,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # what mypy and editors read
         FedProx,
         FedSGD,
         FedYogi,
+        RandomisedServer,
         Scaffold,
-        SittingOut,
     )
     from fedadmm.config.experiment import Experiment
     from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
@@ -71,11 +71,11 @@ __all__ = [
     "LocalTraining",
     "PartitionedData",
     "Power",
+    "RandomisedServer",
     "Record",
     "Result",
     "Scaffold",
     "Simulation",
-    "SittingOut",
     "Step",
     "Turnout",
     "Vector",
@@ -88,7 +88,7 @@ __all__ = [
 # The module of each name, which is imported when the name is asked for: torch takes a second.
 _MODULES = {
     "algorithms": "FedADMM FedADMMAuto FedADMMReleased FedAdam FedAvg FedAvgM FedDyn FedDynAuto FedHybrid "
-    "FedNova FedPD FedProx FedSGD FedYogi Scaffold SittingOut",
+    "FedNova FedPD FedProx FedSGD FedYogi Scaffold RandomisedServer",
     "config.experiment": "Experiment",
     "core.algorithm": "Algorithm LocalProblem Turnout Vector",
     "core.errors": "InputError",

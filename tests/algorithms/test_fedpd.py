@@ -26,7 +26,7 @@ SELECTED = 6  # of eight
 
 
 def _run(**options: Any) -> Simulation:
-    return simulation_of(FedPD(silence=0.5), **{"engine": "serial", "model": made(perceptron), **options})
+    return simulation_of(FedPD(skip_probability=0.5), **{"engine": "serial", "model": made(perceptron), **options})
 
 
 def test_in_silence_a_client_goes_on_from_its_own_centre() -> None:
@@ -73,7 +73,7 @@ def test_the_run_is_the_papers_algorithm() -> None:
         assert sum(a.sends for a in assignments) == (0 if silent else SELECTED)
         for a in assignments:
             i, problem = a.client, simulation.task.problem(a, buffers=simulation.progress.buffers)
-            w[i] = problem.solve(start=w[i], dual=y[i], rho=rho, centre=x0[i])
+            w[i] = problem.solve(start=w[i], dual=y[i], rho=rho, centre=x0[i]).w
             y[i] = y[i] + rho * (w[i] - x0[i])
             x0[i] = w[i] + y[i] / rho
         senders = [a.client for a in assignments if a.sends]
@@ -84,7 +84,7 @@ def test_the_run_is_the_papers_algorithm() -> None:
         simulation.advance()
         torch.testing.assert_close(simulation.theta, theta, rtol=1e-4, atol=1e-5)
     for i in range(8):
-        torch.testing.assert_close(simulation.own_model(i), w[i], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(simulation.personal_model(i), w[i], rtol=1e-4, atol=1e-5)
 
 
 def test_the_coin_is_the_same_for_all_settings_and_falls_anew_for_another_seed() -> None:
@@ -152,7 +152,7 @@ def test_a_run_that_stopped_in_silence_goes_on(tmp_path: Path) -> None:
 
 def test_a_run_folder_with_silent_rounds_is_sound(tmp_path: Path) -> None:
     experiment = Experiment(
-        algorithm=FedPD(silence=0.5),
+        algorithm=FedPD(skip_probability=0.5),
         rounds=4,
         participation=0.5,
         data={"num_clients": 6},

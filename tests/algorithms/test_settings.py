@@ -21,11 +21,12 @@ from fedadmm.algorithms import (
     FedPD,
     FedProx,
     FedYogi,
+    RandomisedServer,
     Scaffold,
-    SittingOut,
 )
 from fedadmm.core.errors import InputError
 from fedadmm.core.messages import num_bytes
+from fedadmm.core.optional import PlainSGDOnly, trait
 from fedadmm.core.schedules import Constant, Cosine, Step
 from play import Play
 from quadratics import heterogeneous
@@ -76,23 +77,26 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: Scaffold(eta=0.0), "eta=0.0 is out of range"),
         (lambda: FedNova(eta=0.0), "eta=0.0 is out of range"),
         (lambda: FedPD(rho=0.0), "rho=0.0 is out of range"),
-        (lambda: FedPD(silence=1.0), "silence=1.0 is no probability below 1; use a number such as 0.5"),
-        (lambda: FedPD(silence=None), "silence=None is no probability"),
+        (
+            lambda: FedPD(skip_probability=1.0),
+            "skip_probability=1.0 is not a probability below 1; use a number such as 0.5",
+        ),
+        (lambda: FedPD(skip_probability=None), "skip_probability=None is not a probability"),
         (lambda: FedAvgM(beta=1.0), "beta=1.0 is out of range; use a number from 0 to below 1"),
         (lambda: FedAdam(beta_1="much"), "beta_1='much' is out of range"),
         (lambda: FedYogi(tau=0.0), "tau=0.0 is out of range"),
-        (lambda: FedAdam(inner="fedprox"), "inner='fedprox' is no algorithm; write inner = {name = \"fedprox\""),
+        (lambda: FedAdam(inner="fedprox"), "inner='fedprox' is not an algorithm; write inner = {name = \"fedprox\""),
         (lambda: FedAdam(inner=FedDyn()), "FedDyn's server does more than add its clients' mean step"),
         (lambda: FedAvgM(inner=FedADMM()), "use FedAvgM with FedAvg, FedProx or another that uploads a step"),
         (lambda: FedYogi(inner=FedAvgM()), "FedAvgM's server does more"),
-        (lambda: SittingOut(awake=0.0), "awake=0.0 is out of range; use a probability above 0 and up to 1"),
-        (lambda: SittingOut(inner="fedadmm"), "inner='fedadmm' is no algorithm"),
-        (lambda: SittingOut(inner=FedADMM(eta="seen")), "so its server cannot sit out; use FedADMM with eta"),
-        (lambda: SittingOut(inner=FedDyn()), "does not keep theta the mean of what all clients hold"),
+        (lambda: RandomisedServer(awake=0.0), "awake=0.0 is out of range; use a probability above 0 and up to 1"),
+        (lambda: RandomisedServer(inner="fedadmm"), "inner='fedadmm' is not an algorithm"),
+        (lambda: RandomisedServer(inner=FedADMM(eta="seen")), "so its server cannot sit out; use FedADMM with eta"),
+        (lambda: RandomisedServer(inner=FedDyn()), "does not keep theta the mean of what all clients hold"),
         (lambda: FedHybrid(rho=0.0), "rho=0.0 is out of range"),
         (lambda: FedHybrid(rho=Constant(1.0)), "is a schedule; FedHybrid needs one number for all rounds"),
         (lambda: FedHybrid(beta_newton=0.0), "beta_newton=0.0 is out of range"),
-        (lambda: FedHybrid(newton=1.5), "newton=1.5 is no share of the clients; use a number from 0 to 1"),
+        (lambda: FedHybrid(newton=1.5), "newton=1.5 is not a share of the clients; use a number from 0 to 1"),
     ],
 )
 def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: str) -> None:
@@ -102,9 +106,9 @@ def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: 
 
 
 def test_only_scaffold_and_fednova_have_no_room_for_momentum_and_weight_decay() -> None:
-    names = [name for name, algorithm in ALGORITHMS.items() if algorithm().plain_sgd_only]
+    names = [name for name, algorithm in ALGORITHMS.items() if trait(algorithm(), PlainSGDOnly)]
     assert names == ["scaffold", "fednova"]
-    assert FedAdam(inner=Scaffold()).plain_sgd_only
+    assert trait(FedAdam(inner=Scaffold()), PlainSGDOnly)
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_examples_that_are_no_dataset_yet_are_told_how_to_be():
 @pytest.mark.parametrize(
     ("schedule", "sentence"),
     [
-        ({"schedule": "power", "start": 1, "power": "x"}, "power='x' is no number; use one"),
-        ({"schedule": "power", "start": "x", "power": 2}, "start='x' is no number; use one"),
+        ({"schedule": "power", "start": 1, "power": "x"}, "power='x' is not a number; use one"),
+        ({"schedule": "power", "start": "x", "power": 2}, "start='x' is not a number; use one"),
         ({"schedule": "step", "before": 2, "after": 1, "at_round": 1.5}, "at_round=1.5 counts rounds; use a"),
     ],
 )
@@ -97,7 +97,7 @@ import torch
 @dataclass(frozen=True)
 class BareTensor(FedAvg):
     def client_update(self, server, client, problem):
-        return problem.solve(start=server.theta), client
+        return problem.solve(start=server.theta).w, client
 
 @dataclass(frozen=True)
 class NoState(FedAvg):
@@ -127,7 +127,7 @@ def own(tmp_path, monkeypatch):
     [
         ({"algorithm.name": "own_mistakes:BareTensor"}, "client_update returns Tensor where a message belongs"),
         ({"algorithm.name": "own_mistakes:NoState"}, r"returns Upload; return \(upload, client\)"),
-        ({"algorithm.name": "own_mistakes:Forgot"}, "does not define client_update, init_client"),
+        ({"algorithm.name": "own_mistakes:Forgot"}, "does not define client_update, init_server"),
         ({"data.name": "own_mistakes:raises"}, "raised ZeroDivisionError: division by zero .*own_mistakes.py, line"),
         (
             {"model.name": "own_mistakes:normalised", "data.num_clients": 1437, "data.partition": "iid"},

@@ -112,7 +112,7 @@ def test_a_message_with_a_nan_or_an_infinity_is_not_finite() -> None:
         assert not is_finite((fine, spoilt))
         assert not is_finite((fine, bad))
     assert not is_finite((torch.tensor([math.inf, -math.inf]),))
-    assert is_finite((fine, 3.0, None, torch.arange(3), torch.empty(0)))
+    assert is_finite((fine, 3.0, torch.arange(3), torch.empty(0)))
 
 
 def test_finite_numbers_whose_sum_overflows_are_finite() -> None:
@@ -123,7 +123,7 @@ def test_finite_numbers_whose_sum_overflows_are_finite() -> None:
 
 
 def test_bytes_are_those_of_the_fields() -> None:
-    # 3 float64, 5 float32, 2 int64, one scalar of 8 bytes, and nothing for None.
-    message = (torch.zeros(3, dtype=torch.float64), torch.zeros(5), torch.zeros(2, dtype=torch.int64), 0.5, None)
+    # 3 float64, 5 float32, 2 int64, and one scalar of 8 bytes.
+    message = (torch.zeros(3, dtype=torch.float64), torch.zeros(5), torch.zeros(2, dtype=torch.int64), 0.5)
     assert num_bytes(message) == 24 + 20 + 16 + 8
     assert num_bytes(()) == 0

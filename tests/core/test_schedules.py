@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.schedules import Constant, Cosine, Power, Rate, Step, at, check_rate
-from fedadmm.core.values import rate_from, to_plain
+from fedadmm.core.schedules import Constant, Cosine, Power, Rate, Step, at, check_rate, rate_from, to_plain
 
 SCHEDULES = [Constant(0.3), Step(1.0, 0.5, at_round=60), Cosine(0.1, 0.01, length=11), Power(0.5, 2)]
 
@@ -48,20 +47,20 @@ def test_a_power_falls_with_the_round() -> None:
 @pytest.mark.parametrize(
     ("kind", "arguments", "sentence"),
     [
-        (Power, (0.1, "x"), "power='x' is no number; use one such as 0.1 or 2"),
-        (Power, (0.1, [2]), "power=[2] is no number"),
-        (Power, (0.1, True), "power=True is no number"),
-        (Power, ("x", 2), "start='x' is no number"),
-        (Step, ("x", 1, 2), "before='x' is no number"),
-        (Step, (1, None, 2), "after=None is no number"),
+        (Power, (0.1, "x"), "power='x' is not a number; use one such as 0.1 or 2"),
+        (Power, (0.1, [2]), "power=[2] is not a number"),
+        (Power, (0.1, True), "power=True is not a number"),
+        (Power, ("x", 2), "start='x' is not a number"),
+        (Step, ("x", 1, 2), "before='x' is not a number"),
+        (Step, (1, None, 2), "after=None is not a number"),
         (Step, (1, 1, "x"), "at_round='x' counts rounds; use a whole number such as 20"),
         (Step, (1, 1, 1.5), "at_round=1.5 counts rounds"),
         (Step, (1, 1, True), "at_round=True counts rounds"),
-        (Step, (1, 1, 0), "at_round=0 is no round; use a whole number from 1 on"),
-        (Cosine, (1, "x", 3), "end='x' is no number"),
+        (Step, (1, 1, 0), "at_round=0 is not a round; use a whole number from 1 on"),
+        (Cosine, (1, "x", 3), "end='x' is not a number"),
         (Cosine, (1, 0.5, "x"), "length='x' counts rounds"),
         (Cosine, (1, 0.5, 1), "length=1 leaves a cosine schedule no room; use at least 2 rounds"),
-        (Constant, ("x",), "value='x' is no number"),
+        (Constant, ("x",), "value='x' is not a number"),
     ],
 )
 def test_a_schedule_of_what_is_no_number_is_refused(kind: Any, arguments: tuple, sentence: str) -> None:
@@ -113,7 +112,7 @@ def test_a_rate_survives_the_way_to_a_plain_table_and_back(rate: Rate) -> None:
             "rho has the keys schedule, before; a step schedule has before, after, at_round beside it",
         ),
         ({"schedule": ["step"]}, "rho has schedule=['step']; use one of constant, step, cosine"),
-        ({"schedule": "power", "start": 1.0, "power": "x"}, "rho: power='x' is no number; use one such as 0.1 or 2"),
+        ({"schedule": "power", "start": 1.0, "power": "x"}, "rho: power='x' is not a number; use one such as 0.1 or 2"),
     ],
 )
 def test_a_table_that_is_no_schedule_is_refused(table: dict, sentence: str) -> None:

@@ -43,7 +43,7 @@ def test_a_plan_has_the_work_of_those_who_were_selected() -> None:
 
 
 def test_where_communication_is_skipped_all_compute_and_who_was_heard_last_is_informed() -> None:
-    ours = planner(algorithm=FedPD(silence=0.5))
+    ours = planner(algorithm=FedPD(skip_probability=0.5))
     plans = [ours.plan(round, informed=[1, 4]) for round in range(1, 20)]
     assert all([assignment.client for assignment in plan] == list(range(20)) for plan in plans)
     assert {sum(assignment.sends for assignment in plan) for plan in plans} == {0, 10}

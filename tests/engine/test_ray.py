@@ -14,6 +14,7 @@ import torch
 from fedadmm import FedADMM, InputError, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.messages import MeanInOrder
+from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.round import Assignment, run_round
 from fedadmm.engine.ray_pickle import packed, unpacked
 from fedadmm.engine.serial import SerialEngine
@@ -77,7 +78,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, method in ON_NETWORKS.items() if method.silence is None])
+@pytest.mark.parametrize(
+    "name", [name for name, method in ON_NETWORKS.items() if not trait(method, SkipsCommunication)]
+)
 def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayHere) -> None:
     method = Recorded(ON_NETWORKS[name])
     ours = ray_run(method)

@@ -110,7 +110,7 @@ class OwnRho(FedADMM):
 
     def client_update(self, server: Any, client: Any, problem: Any) -> Any:
         rho = 0.02 * problem.num_examples
-        w = problem.solve(start=client.w, dual=client.y, rho=rho, centre=server.theta)
+        w = problem.solve(start=client.w, dual=client.y, rho=rho, centre=server.theta).w
         y = client.y + rho * (w - server.theta)
         return Upload((w + y / rho) - (client.w + client.y / client.rho)), Client(w, y, rho)
 
@@ -218,7 +218,7 @@ def test_each_client_answers_as_it_does_alone_in_the_order_asked(method: Any, li
     serial, stacked = engines.visits(method, SHUFFLED)
     uploads = {visit.client: visit.upload[0] for visit in serial}
     for right, ours in zip(serial, stacked, strict=True):
-        assert (ours.client, ours.newcomer, ours.finite) == (right.client, True, True)
+        assert (ours.client, ours.first_visit, ours.finite) == (right.client, True, True)
         assert ours.effort[:2] == right.effort[:2]  # steps and gradients, to the number
         assert ours.effort.loss == pytest.approx(right.effort.loss, rel=1e-5)
         if ours.mean_of:

@@ -26,8 +26,8 @@ from fedadmm.algorithms import (
     FedProx,
     FedSGD,
     FedYogi,
+    RandomisedServer,
     Scaffold,
-    SittingOut,
     fedadmm,
     fedadmm_auto,
     fedadmm_released,
@@ -38,7 +38,7 @@ from fedadmm.algorithms import (
     fedpd,
     scaffold,
 )
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import Algorithm, NoState
 from fedadmm.core.schedules import Step
 from play import Play
 from quadratics import on_a_line
@@ -73,11 +73,7 @@ ADMM: dict[str, Any] = {
 }
 # The same duals, but both start from theta: w - theta = 1 and -2, with a mean of -1/2; y = 1 and 3 as above.
 DUALS: dict[str, Any] = {"states_after": ((1.0,), (3.0,)), "uploads": ((1.0,), (-2.0,))}
-NO_STATE: dict[str, Any] = {
-    "server": fedavg.Server(v(1.0)),
-    "states": (fedavg.Client(), fedavg.Client()),
-    "states_after": ((), ()),
-}
+NO_STATE: dict[str, Any] = {"server": fedavg.Server(v(1.0)), "states": (NoState(), NoState()), "states_after": ((), ())}
 # y_sum = -1 + 7 + 4, the third client's; then 10 + 2 * 2 * (-1/2) = 8 = 1 + 3 + 4.
 DYN: dict[str, Any] = {
     "server": feddyn.Server(v(1.0), v(10.0)),
@@ -126,8 +122,8 @@ def _remembering(*, m: float, v: float) -> dict[str, Any]:
     return {**STEPS, "server": server._replace(m=m + 0 * server.m, v=v + 0 * server.v)}
 
 
-SITTING_OUT = SittingOut(awake=0.5, inner=FedADMM(rho=2.0, eta="participation", newcomer="initial"))
-HALF_AHEAD = SITTING_OUT.init_server(v(1.0))._replace(ahead=v(1.25))
+RANDOMISED = RandomisedServer(awake=0.5, inner=FedADMM(rho=2.0, eta="participation", newcomer="initial"))
+HALF_AHEAD = RANDOMISED.init_server(v(1.0))._replace(ahead=v(1.25))
 
 BY_HAND = {
     "FedADMM, eta 1": Hand(FedADMM(rho=2.0, eta=1.0), **ADMM, server_after=(2.0,)),
@@ -237,8 +233,8 @@ BY_HAND = {
     "FedDyn, seen": Hand(FedDyn(rho=2.0, over="seen"), **DYN, **DUALS, server_after=(0.5 + 4 / 3, 8.0)),
     # theta is 1 for the clients, so their mean delta is 1, of which 2/4 are booked: ahead = 5/4 + 1/2. In round 1 the
     # server's coin leaves it out, and theta stays; in round 3 it takes part, and theta is ahead.
-    "SittingOut, out": Hand(SITTING_OUT, **ADMM | {"server": HALF_AHEAD}, server_after=(1.0, 1.75)),
-    "SittingOut, in": Hand(SITTING_OUT, **ADMM | {"server": HALF_AHEAD}, server_after=(1.75, 1.75), round=3),
+    "RandomisedServer, out": Hand(RANDOMISED, **ADMM | {"server": HALF_AHEAD}, server_after=(1.0, 1.75)),
+    "RandomisedServer, in": Hand(RANDOMISED, **ADMM | {"server": HALF_AHEAD}, server_after=(1.75, 1.75), round=3),
     # Client 0 takes a gradient step: -3 - 1 + 2 (0 - 1) = -6, w = 0 + 6/2 = 3, y = -1 + (0 - 1)/2 = -3/2, and u, which
     # was -1/2, is 3 - 3/4: delta = 11/4. Client 1 takes a Newton step: (-6 + 7 + 2 (-2 - 1)) / (3 + 2) = -1, so w = -1,
     # and y = 7 + 1/5 (3 + 2) (-2 - 1) = 4; u, which was 3/2, is -1 + 2: delta = -1/2. The mean is 9/8, theta takes 2/4.

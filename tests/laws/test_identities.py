@@ -41,7 +41,7 @@ def test_fedadmm_with_y_at_0_from_theta_solves_fedproxs_problem(world: World) ->
 def test_the_local_problem_without_dual_and_penalty_is_fedavgs(world: World) -> None:
     def solve(**terms: object) -> Vector:
         problem = world.task.problem(Assignment(1, 1, 1), buffers=world.buffers)
-        return problem.solve(start=world.theta, **terms)
+        return problem.solve(start=world.theta, **terms).w
 
     zeros = torch.zeros_like(world.theta)
     plain = solve()

@@ -9,6 +9,7 @@ import torch
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.round import Assignment
 from methods import METHODS
 from play import Play, copied, identical
@@ -80,13 +81,12 @@ def _silent_fields(method: Algorithm, world: World, *, of: str, problem: Any = l
         return method.client_update(server, state, play.engine._task.problem(assigned, buffers=world.buffers))[0]
 
     server, state = method.download(play.progress.server), play.states[0]
-    receive = method.receive if of == "download" else lambda server, state: state
+    skipping = trait(method, SkipsCommunication) if of == "download" else None
+    receive = (lambda server, state: state) if skipping is None else skipping.receive
     assert all(bool(torch.as_tensor(field).any()) for field in state), "a law of zeros says nothing"
     usual = upload(server, receive(server, state))
     silent = []
     for name, value in (state if of == "client" else server)._asdict().items():
-        if value is None:
-            continue
         changed = {name: _perturbed(value)}
         other = (
             upload(server, state._replace(**changed))

@@ -67,7 +67,7 @@ def test_a_refused_newcomer_is_still_a_newcomer(name: str) -> None:
     play.round([0, 4])
     world.task.targets[4] = target  # it recovers
     (visit,) = play.visits([4])
-    assert visit.newcomer
+    assert visit.first_visit
     assert visit.finite
     assert torch.isfinite(visit.upload[0]).all()
 

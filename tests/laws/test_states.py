@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.round import Assignment, received
 from play import Watched, copied, identical
 from worlds import World
 
@@ -29,7 +30,7 @@ def test_what_a_client_returned_is_what_it_is_given_next(method: Algorithm, worl
         for client, (server, before), after in zip(clients, given, returned, strict=True):
             theta = world.theta if method.newcomer == "initial" else server.theta
             expected = kept[client] if client in kept else method.init_client(theta)
-            assert identical(before, tuple(method.receive(server, expected)))
+            assert identical(before, tuple(received(method, server, expected, Assignment(client, 1, 1))))
             kept[client] = type(expected)(*after)
     assert identical(kept, play.states)
 

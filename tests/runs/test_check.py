@@ -15,7 +15,7 @@ from children import command
 from fedadmm import InputError
 from fedadmm.cli.export import export_command
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.invariant import imbalance
+from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.store import state_types
 from fedadmm.report.runs import read_run
 from fedadmm.runs.check import check_run, findings
@@ -150,7 +150,7 @@ def _with_another_state(folder: Path, experiment: Experiment) -> int:
 @pytest.mark.parametrize(
     "algorithm", ["fedadmm, participation", "fedadmm, seen, rho rising", "scaffold", "feddyn", "feddyn, seen"]
 )
-def test_the_books_balance_until_a_state_is_another(algorithm: str, weighting: str, tmp_path: Path) -> None:
+def test_the_invariant_holds_until_a_state_is_another(algorithm: str, weighting: str, tmp_path: Path) -> None:
     experiment = _experiment(algorithm, weighting=weighting).replace(
         data={"name": "digits", "num_clients": 10, "partition": "imbalanced"}
     )
@@ -161,31 +161,31 @@ def test_the_books_balance_until_a_state_is_another(algorithm: str, weighting: s
     assert "is the mean of the clients' up to" in problem
 
 
-def test_bfloat16_states_are_not_held_to_exact_books(tmp_path: Path) -> None:
+def test_bfloat16_states_are_not_held_to_an_exact_invariant(tmp_path: Path) -> None:
     folder = run(_experiment(state={"float_type": "bfloat16"}), out=tmp_path).folder.path
     assert _problems(folder) == []
     facts = {finding.name: finding.text for finding in findings(folder)}
-    assert "as far as bfloat16 goes" in facts["books"]
+    assert "as far as bfloat16 goes" in facts["invariant"]
 
 
-def test_an_algorithm_without_a_promise_has_no_books(tmp_path: Path) -> None:
+def test_an_algorithm_without_a_promise_has_no_invariant(tmp_path: Path) -> None:
     folder = run(_experiment("fedavg"), out=tmp_path).folder.path
     assert _problems(folder) == []
-    assert "books" not in {finding.name for finding in findings(folder)}
+    assert "invariant" not in {finding.name for finding in findings(folder)}
 
 
 @pytest.mark.parametrize("weights", [None, (1, 4, 2, 7, 3)])
 @pytest.mark.parametrize("name", METHODS)
-def test_promised_books_balance_in_every_world(name: str, weights: tuple[int, ...] | None) -> None:
+def test_promised_invariants_hold_in_every_world(name: str, weights: tuple[int, ...] | None) -> None:
     play = quadratic_world().play(METHODS[name], weights=weights)
     initial = play.theta
     play.rounds([[0, 1], [1, 3], [0, 2]])
     registered = sum(play.weights)
-    books = play.algorithm.books(play.progress.server, initial=initial, registered=registered)
-    if books is not None:
+    invariant = invariant_of(play.algorithm, play.progress.server, initial=initial, registered=registered)
+    if invariant is not None:
         states = [(play.weights[client], state) for client, state in play.states.items()]
-        assert imbalance(books, states, registered=registered) < 1e-12
-        assert imbalance(books, states[1:], registered=registered) > 1e-3
+        assert imbalance(invariant, states, registered=registered) < 1e-12
+        assert imbalance(invariant, states[1:], registered=registered) > 1e-3
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_who_took_part_is_judged_by_its_own_model_and_the_others_by_theta() -> N
     own, theta = (simulation.evaluate_clients("loss", model=model).values for model in ("own", "theta"))
     assert set(np.flatnonzero(own != theta)) == set(active)
     state = simulation._store.get(active[0])
-    assert simulation.own_model(active[0]) is state.w
+    assert simulation.personal_model(active[0]) is state.w
 
 
 def test_a_method_without_own_models_has_theta_for_all() -> None:

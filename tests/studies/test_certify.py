@@ -9,7 +9,7 @@ import pytest
 from certified_runs import CERTIFIABLE, experiment
 from commands import fedadmm
 from fedadmm import FedADMM, FedAvg, InputError
-from fedadmm.algorithms import SittingOut
+from fedadmm.algorithms import RandomisedServer
 from fedadmm.cli.certify import certify_command
 from fedadmm.runs.runner import run
 from fedadmm.studies.certify import certify_run
@@ -66,11 +66,11 @@ def test_certify_claims_no_bound_where_others_than_those_drawn_are_applied(
 
 
 def test_certify_names_a_method_that_the_theorem_is_not_about(tmp_path: Path) -> None:
-    sitting_out = run(experiment(algorithm=SittingOut(inner=CERTIFIABLE)), out=tmp_path).folder.path
-    facts, sentence = certify_run(sitting_out)
+    randomised = run(experiment(algorithm=RandomisedServer(inner=CERTIFIABLE)), out=tmp_path).folder.path
+    facts, sentence = certify_run(randomised)
     assert "rho" not in facts
     assert sentence.startswith(
-        "Theorem 1 says nothing of this run: the theorem is about FedADMM alone, and this is SittingOut"
+        "Theorem 1 says nothing of this run: the theorem is about FedADMM alone, and this is RandomisedServer"
     )
     averaged = run(experiment(algorithm=FedAvg(), certificate=None), out=tmp_path).folder.path
     with pytest.raises(InputError, match="is a run of FedAvg, and certificates are for FedADMM and its kin"):

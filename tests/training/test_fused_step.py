@@ -77,7 +77,7 @@ def test_the_fused_step_is_torchs_sgd_on_the_whole_objective(
     everything: Terms = {"dual": 0.3 * dual, "rho": 0.7, "centre": centre}
     terms = {name: everything[name] for name in wanted}
     problem = _problem(_task(momentum=momentum, weight_decay=weight_decay))
-    ours = problem.solve(start=start, **terms)
+    ours = problem.solve(start=start, **terms).w
     theirs = _reference(start, terms, momentum=momentum, weight_decay=weight_decay)
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
 
@@ -85,7 +85,7 @@ def test_the_fused_step_is_torchs_sgd_on_the_whole_objective(
 def test_a_second_solve_does_not_inherit_the_first_ones_velocity() -> None:
     (start,) = _vectors(1)
     task = _task(momentum=0.9)
-    assert torch.equal(_problem(task).solve(start=start), _problem(task).solve(start=start))
+    assert torch.equal(_problem(task).solve(start=start).w, _problem(task).solve(start=start).w)
 
 
 @pytest.mark.parametrize("chunk", [1000, 3, 10])
@@ -113,7 +113,7 @@ def test_a_parameter_that_the_loss_does_not_reach_has_gradient_zero() -> None:
 
     task = learning_task(made(Idle), some_data([8, 8, 8]))
     start = task.model.weights.clone()
-    w = task.problem(Assignment(0, 1, 1), buffers=task.model.buffers()).solve(start=start)
+    w = task.problem(Assignment(0, 1, 1), buffers=task.model.buffers()).solve(start=start).w
     moved = (w != start).view(2, 15)
     assert moved[0].any()
     assert not moved[1].any()
@@ -158,5 +158,5 @@ def test_images_are_trained_on_as_they_are(channels: int) -> None:
     functional.cross_entropy(module(inputs), data.targets).backward()
     gradient = torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
     task = learning_task(made(convolution), data, batch_size="full", learning_rate=LEARNING_RATE)
-    w = task.problem(Assignment(0, 1, 1), buffers=task.model.buffers()).solve(start=start)
+    w = task.problem(Assignment(0, 1, 1), buffers=task.model.buffers()).solve(start=start).w
     torch.testing.assert_close(w, start - LEARNING_RATE * gradient, rtol=1e-12, atol=1e-14)

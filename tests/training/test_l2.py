@@ -47,7 +47,7 @@ def test_the_local_solver_has_the_term_and_it_is_no_step_on_its_own():
     for _ in range(2):
         right = right - 0.1 * (_gradient(task, right) + dual + 0.5 * (right - centre))
     for problem in (task.problem(CLIENT, buffers=task.buffers()), task.stack([CLIENT], buffers=task.buffers())):
-        found = problem.solve(start=w, dual=dual, rho=0.5, centre=centre).reshape(-1)
+        found = problem.solve(start=w, dual=dual, rho=0.5, centre=centre).w.reshape(-1)
         torch.testing.assert_close(found, right)
 
 
@@ -57,7 +57,7 @@ def test_every_solver_judges_its_tolerance_with_the_term(solver):
     w = torch.linspace(-1, 2, 5, dtype=torch.float64)
     centre, dual = torch.ones_like(w), torch.full_like(w, 0.2)
     problem = task.problem(CLIENT._replace(epochs=500), buffers=task.buffers())
-    found = problem.solve(start=w, dual=dual, rho=0.5, centre=centre)
+    found = problem.solve(start=w, dual=dual, rho=0.5, centre=centre).w
     left = _gradient(task, found) + dual + 0.5 * (found - centre)
     assert float(left @ left) <= 1.01e-18
     assert problem.effort().steps < 500

@@ -65,7 +65,7 @@ def _solve_on_a_line(name: str, **limits: Any) -> tuple[float, Any]:
     task = SolvedQuadratics(plain.hessians, plain.targets, local=local)
     problem = task.problem(Assignment(1, 1, 1), buffers=NO_BUFFERS)
     start = torch.tensor([2.0], dtype=torch.float64)
-    w = problem.solve(start=start, rho=1.0, centre=torch.tensor([4.0], dtype=torch.float64))
+    w = problem.solve(start=start, rho=1.0, centre=torch.tensor([4.0], dtype=torch.float64)).w
     assert start.tolist() == [2.0]
     return float(w), problem.effort()
 

@@ -75,7 +75,7 @@ def test_every_solver_reaches_the_closed_form_minimiser_of_a_quadratic(solver: s
     task = SolvedQuadratics(plain.hessians, plain.targets, local=local)
     start, dual, centre = _vectors(dimension)
     problem = task.problem(Assignment(CLIENT, 1, 1), buffers=NO_BUFFERS)
-    w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
+    w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre).w
     # H (w - a) + y + rho (w - c) = 0, that is (H + rho I) w = H a - y + rho c.
     hessian, target = plain.hessians[CLIENT], plain.targets[CLIENT]
     matrix = hessian + RHO * torch.eye(dimension, dtype=torch.float64)
@@ -91,7 +91,7 @@ def test_every_solver_reaches_the_closed_form_minimiser_of_a_quadratic(solver: s
 def test_every_solver_reaches_scipys_minimiser_on_a_network(solver: str) -> None:
     start, dual, centre = _vectors(15)
     problem = _problem(epochs=3000, solver=solver, batch_size="full", learning_rate=0.3, tolerance=1e-20)
-    w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
+    w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre).w
     torch.testing.assert_close(w, _optimum(dual, centre), rtol=0, atol=1e-8)
     effort = problem.effort()
     assert effort.epsilon == pytest.approx(_squared_gradient(w, dual=dual, centre=centre), rel=1e-3)
@@ -111,10 +111,10 @@ def test_gradient_descent_stops_at_the_first_step_that_is_accurate_enough() -> N
     for wanted in (0, 1, 7, 40):
         tolerance = squares[wanted] * (1 + 1e-9)
         problem = _problem(epochs=60, solver="gd", learning_rate=0.3, tolerance=tolerance)
-        w = problem.solve(start=start, rho=RHO, **terms)
+        w, num_steps = problem.solve(start=start, rho=RHO, **terms)
         assert problem.effort().steps == wanted
         assert problem.effort().gradient_evaluations == 10 * (wanted + 1)  # the one at the start, and one a step
-        assert problem.num_steps == max(1, wanted)
+        assert (num_steps, problem.num_steps) == (max(1, wanted), 60)
         torch.testing.assert_close(w, path[wanted], rtol=1e-12, atol=1e-13)
         assert problem.effort().epsilon == pytest.approx(squares[wanted], rel=1e-9)
 
@@ -141,7 +141,7 @@ def test_lbfgs_ends_at_the_best_point_of_its_budget() -> None:
     values = []
     for steps in (1, 2, 3, 5, 8):
         problem = _problem(epochs=steps, solver="lbfgs")
-        w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
+        w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre).w
         values.append(float(_lagrangian(w, dual=dual, centre=centre)))
         assert problem.effort().gradient_evaluations == 10 * (steps + 1)
     assert values == sorted(values, reverse=True)
@@ -152,13 +152,18 @@ def test_sgd_stops_after_the_first_epoch_that_is_accurate_enough() -> None:
     start, dual, centre = _vectors(15)
     settings = {"batch_size": 4, "learning_rate": 0.05}
     terms = {"dual": dual, "centre": centre}
-    runs = [_problem(epochs=epochs, **settings).solve(start=start, rho=RHO, **terms) for epochs in (4, 5)]
+    runs = [_problem(epochs=epochs, **settings).solve(start=start, rho=RHO, **terms).w for epochs in (4, 5)]
     squares = [_squared_gradient(w, **terms) for w in runs]
     assert squares[1] < squares[0]
     problem = _problem(epochs=9, **settings, tolerance=squares[1] * (1 + 1e-9))
-    assert torch.equal(problem.solve(start=start, rho=RHO, **terms), runs[1])
+    w, num_steps = problem.solve(start=start, rho=RHO, **terms)
+    assert torch.equal(w, runs[1])
     effort = problem.effort()
-    assert (effort.steps, problem.num_steps) == (15, 15)  # five epochs of ten examples in batches of four
+    assert (effort.steps, num_steps, problem.num_steps) == (
+        15,
+        15,
+        27,
+    )  # five epochs of ten examples in batches of four
     assert effort.gradient_evaluations == 5 * (10 + 10)  # an epoch, and a check after each
     assert effort.epsilon == pytest.approx(squares[1], rel=1e-9)
 
@@ -169,7 +174,7 @@ def test_sgd_does_not_notice_that_it_is_checked() -> None:
     def visit(**limits: Any) -> tuple[torch.Tensor, Any]:
         task = learning_task(made(network), some_data([8, 10, 6]), momentum=0.5, batch_size=5, **limits)
         problem = _problem_of(task, epochs=3)
-        w = problem.solve(start=task.model.weights.clone(), rho=RHO, centre=task.model.weights.clone())
+        w = problem.solve(start=task.model.weights.clone(), rho=RHO, centre=task.model.weights.clone()).w
         return w, problem.effort()
 
     (w, effort), (checked, checked_effort) = visit(), visit(tolerance=1e-30)
@@ -206,9 +211,10 @@ def test_a_budget_ends_a_solve(limits: dict[str, Any], steps: int, evaluations: 
     start, dual, centre = _vectors(15)
     problem = _problem(epochs=3, **{"batch_size": 4, "learning_rate": 0.01} | limits)
     expected = problem.num_steps
-    problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
+    _, num_steps = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
     effort = problem.effort()
-    assert (effort.steps, effort.gradient_evaluations, problem.num_steps) == (steps, evaluations, steps)
+    assert (effort.steps, effort.gradient_evaluations, num_steps) == (steps, evaluations, steps)
+    assert problem.num_steps == expected  # the budget stays what it was
     assert expected == steps or "tolerance" in limits  # nobody knows beforehand where checks take the time
 
 
@@ -218,7 +224,7 @@ def test_weight_decay_is_a_part_of_f() -> None:
         problem = _problem(
             epochs=500, solver=solver, batch_size="full", learning_rate=0.3, weight_decay=0.2, tolerance=1e-16
         )
-        w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
+        w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre).w
         assert _squared_gradient(w, dual=dual, centre=centre, decay=0.2) <= 1.01e-16
 
 
@@ -228,7 +234,7 @@ def test_a_network_that_draws_numbers_is_one_function_in_a_visit(solver: str) ->
         task = learning_task(made(network), some_data([8, 10, 6]), solver=solver, learning_rate=0.1)
         before = task.model.buffers()
         problem = _problem_of(task, epochs=20)
-        w = problem.solve(start=task.model.weights.clone())
+        w = problem.solve(start=task.model.weights.clone()).w
         assert not torch.equal(problem.effort().buffers.floats, before.floats)
         return w, problem.effort()
 
@@ -264,7 +270,7 @@ def test_a_divergent_descent_is_no_solution() -> None:
     local = LocalTraining(solver="gd", learning_rate=1e200, max_steps=9, tolerance=1e-9)
     task = SolvedQuadratics(plain.hessians, plain.targets, local=local)
     problem = task.problem(Assignment(0, 1, 1), buffers=NO_BUFFERS)
-    assert not problem.solve(start=torch.zeros(1, dtype=torch.float64)).isfinite().all()
+    assert not problem.solve(start=torch.zeros(1, dtype=torch.float64)).w.isfinite().all()
 
 
 @pytest.mark.parametrize(("solver", "evaluations"), [("sgd", 4), ("gd", 2 * 10), ("lbfgs", 2 * 10)])

@@ -1,7 +1,5 @@
 """One paper, one file; this table gives each its name in an experiment."""
 
-from typing import Any
-
 from fedadmm.algorithms.fedadmm import FedADMM
 from fedadmm.algorithms.fedadmm_auto import FedADMMAuto
 from fedadmm.algorithms.fedadmm_released import FedADMMReleased
@@ -15,11 +13,11 @@ from fedadmm.algorithms.fedopt import FedAdam, FedYogi
 from fedadmm.algorithms.fedpd import FedPD
 from fedadmm.algorithms.fedprox import FedProx
 from fedadmm.algorithms.fedsgd import FedSGD
-from fedadmm.algorithms.randomised_server import SittingOut
+from fedadmm.algorithms.randomised_server import RandomisedServer
 from fedadmm.algorithms.scaffold import Scaffold
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 
-ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
+ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
     "fedadmm": FedADMM,
     "fedadmm_auto": FedADMMAuto,
     "fedadmm_released": FedADMMReleased,
@@ -35,7 +33,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any, Any, Any]]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedhybrid": FedHybrid,
-    "sitting_out": SittingOut,
+    "randomised_server": RandomisedServer,
 }
 
 __all__ = [
@@ -54,6 +52,6 @@ __all__ = [
     "FedProx",
     "FedSGD",
     "FedYogi",
+    "RandomisedServer",
     "Scaffold",
-    "SittingOut",
 ]

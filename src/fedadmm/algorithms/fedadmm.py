@@ -5,14 +5,11 @@ rho    the weight of the quadratic term    y  a client's dual (y_i), kept betwee
 eta    the server's step                   u  the augmented model w + y / rho; only its change, delta, travels
 """
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import torch
-
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Turnout, Vector
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.invariant import Books
+from fedadmm.core.optional import CorrectsLateNewcomers, HasInvariant, HasPersonalModel, Invariant
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -34,13 +31,12 @@ class Upload(NamedTuple):
     delta: Vector
 
 
-@dataclass(frozen=True)
-class FedADMM(Algorithm[Server, Client, Upload]):
+class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel, CorrectsLateNewcomers):
     """A client minimises its augmented Lagrangian inexactly; the server adds the mean change of u.
 
     eta: a number or a schedule (1 in the paper's experiments), "participation" for |S|/m (Theorem 1), which
         keeps theta the mean of all u, or "seen" for |S| over the clients seen, the mean of their u.
-        A constant has no such books: where it ends depends on where it began.
+        A constant keeps no such invariant: where it ends depends on where it began.
     start: local training starts from the client's own w ("local", choice I) or from theta ("global", choice II).
     newcomer: a client's first w is theta^0 ("initial", as in the analysis) or the theta it downloads ("current").
     """
@@ -52,7 +48,7 @@ class FedADMM(Algorithm[Server, Client, Upload]):
 
     def __post_init__(self) -> None:
         if "auto" in (self.rho, self.eta):
-            raise InputError('"auto" is the choice of fedadmm_auto, which keeps other books; use name = "fedadmm_auto"')
+            raise InputError('"auto" is the choice of fedadmm_auto, another method; use name = "fedadmm_auto"')
         check_rate("rho", self.rho, positive=True)
         if self.start not in ("local", "global"):
             raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
@@ -77,36 +73,28 @@ class FedADMM(Algorithm[Server, Client, Upload]):
         return Server(theta)
 
     def init_client(self, theta: Vector) -> Client:
-        return Client(w=theta, y=torch.zeros_like(theta), rho=at(self.rho, 1))
+        return Client(w=theta, y=zeros_like(theta), rho=at(self.rho, 1))
 
     def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
         theta, rho = server.theta, at(self.rho, problem.round)
         start = client.w if self.start == "local" else theta
-        w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)  # lines 14 to 19
+        w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta).w  # lines 14 to 19
         y = client.y + rho * (w - theta)  # line 20
         new = Client(w, y, rho)
         return Upload(new.u - client.u), new  # the old u is as the server last saw it: rho may have changed since
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
-        if self.eta == "participation":
-            eta = turnout.active / turnout.registered
-        elif self.eta == "seen":
-            eta = turnout.active / turnout.seen
-        else:
-            eta = at(self.eta, turnout.round)
+        shares = {"participation": turnout.share, "seen": turnout.share_of_seen}
+        eta = shares[self.eta] if isinstance(self.eta, str) else at(self.eta, turnout.round)
         return Server(server.theta + eta * mean.delta)
 
-    def joining(self, upload: Upload, *, then: Server, now: Server) -> Upload:
-        if self.eta != "seen":
-            return upload
+    def late_upload(self, upload: Upload, *, then: Server, now: Server) -> Upload:
         # A mean over the seen takes a newcomer in at the theta of that moment, not at the one it was sent.
-        return Upload(upload.delta + (then.theta - now.theta))
+        return Upload(upload.delta + (then.theta - now.theta)) if self.eta == "seen" else upload
 
-    def own_model(self, client: Client) -> Vector:
+    def personal_model(self, client: Client) -> Vector:
         return client.w
 
-    def books(self, server: Server, *, initial: Vector, registered: float) -> Books | None:
-        if not isinstance(self.eta, str):
-            return None
+    def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant | None:
         unseen = initial if self.eta == "participation" else None
-        return Books("theta", server.theta, lambda client: client.u, unseen)
+        return Invariant("theta", server.theta, lambda client: client.u, unseen) if isinstance(self.eta, str) else None

@@ -9,37 +9,34 @@ are held together. theta runs ahead of the mean u by fresh less the mean w, as i
 moves any more both are theta, so it ends at the mean u. The lead shrinks while the clients are drawn apart.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
-import torch
-
-from fedadmm.algorithms.stiffness import Scalar, first_guess, is_first, squared, stiffness
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.algorithms import fedadmm
+from fedadmm.algorithms.stiffness import Download, squared, stiffness
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.invariant import Books
+from fedadmm.core.optional import HasInvariant, HasPersonalModel, Invariant
 from fedadmm.core.schedules import Rate, at, check_rate
 
-AtHome = Any  # a vector or a number of the server's, None in a download: no client needs it
 ALLOWED_GROWTH = 2.0  # of `apart` over its running mean, before the lead shrinks
 
 
 class Server(NamedTuple):
     theta: Vector
-    rho: float | None  # of the next round; 0: nothing is known yet. None in a download where rho is given
-    z_sum: AtHome = None  # over the clients seen
-    w_sum: AtHome = None  # of rho w, as far as the uploads tell
-    rho_sum: AtHome = None
-    stiffness: AtHome = None  # 0: not measured yet
-    apart: AtHome = None  # running means, over as many visits as there are clients seen
-    apart_again: AtHome = None
-    moved_again: AtHome = None
+    rho: float  # of the next round, if it is measured
+    z_sum: Vector  # over the clients seen
+    w_sum: Vector  # of rho w, as far as the uploads tell
+    rho_sum: float
+    stiffness: float  # 0 until it is measured
+    apart: float  # running means, over as many visits as there are clients seen
+    apart_again: float
+    moved_again: float
 
 
 class Client(NamedTuple):
     w: Vector
     y: Vector
-    rho: float  # of its last visit; 0: it has no part in the sums yet
+    rho: float  # of its last visit; 0 before the first, so that it has no part in the sums
 
     @property
     def z(self) -> Vector:
@@ -56,8 +53,7 @@ class Upload(NamedTuple):
     moved_again: Scalar
 
 
-@dataclass(frozen=True)
-class FedADMMAuto(Algorithm[Server, Client, Upload]):
+class FedADMMAuto(Algorithm[Server, Client, Upload, Download | fedadmm.Server], HasInvariant, HasPersonalModel):
     """FedADMM whose rho is measured, and whose theta runs ahead of the mean u and returns to it.
 
     rho: "auto", or a number or a schedule.
@@ -78,25 +74,26 @@ class FedADMMAuto(Algorithm[Server, Client, Upload]):
             raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
 
     def init_server(self, theta: Vector) -> Server:
-        zeros = torch.zeros_like(theta)
+        zeros = zeros_like(theta)
         return Server(theta, 0.0, zeros, zeros, 0.0, 0.0, 0.0, 0.0, 0.0)
 
     def init_client(self, theta: Vector) -> Client:
-        return Client(w=theta, y=torch.zeros_like(theta), rho=0.0)
+        return Client(w=theta, y=zeros_like(theta), rho=0.0)
 
-    def download(self, server: Server) -> Server:
-        return Server(server.theta, server.rho if self.rho == "auto" else None)
+    def download(self, server: Server) -> Download | fedadmm.Server:
+        return Download(server.theta, server.rho) if self.rho == "auto" else fedadmm.Server(server.theta)
 
-    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+    def client_update(
+        self, server: Download | fedadmm.Server, client: Client, problem: LocalProblem
+    ) -> tuple[Upload, Client]:
         theta = server.theta
-        rho = (server.rho or first_guess(problem)) if self.rho == "auto" else at(self.rho, problem.round)
+        rho = server.rho_for(problem) if isinstance(server, Download) else at(cast(Rate, self.rho), problem.round)
         start = client.w if self.start == "local" else theta
-        w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta)
+        w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta).w
         new = Client(w, client.y + rho * (w - theta), rho)
-        unknown = self.rho == "auto" and not server.rho
+        unknown = isinstance(server, Download) and not server.is_measured
         found = stiffness(problem, theta=theta, w=w, y=client.y, rho=rho) if unknown else 0.0
-        apart, again = squared(w - theta), 1 - is_first(client.y)
-        moved = squared(w - client.w)
+        apart, moved, again = squared(w - theta), squared(w - client.w), 1 - problem.first_visit
         return Upload(new.z - client.z, rho, client.rho, found, apart, again * apart, again * moved), new
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
@@ -108,7 +105,7 @@ class FedADMMAuto(Algorithm[Server, Client, Upload]):
         w_sum = server.w_sum + active * (mean.rho * fresh - mean.rho_before * mean_w)
         rho_sum = server.rho_sum + active * (mean.rho - mean.rho_before)
         lead = self._calm(server, mean) * (fresh - w_sum / rho_sum)
-        share = active / turnout.seen
+        share = turnout.share_of_seen
         apart, apart_again, moved_again = (
             old + share * (new - old)
             for old, new in (
@@ -119,8 +116,8 @@ class FedADMMAuto(Algorithm[Server, Client, Upload]):
         )
         found = server.stiffness or mean.stiffness
         balance = (apart_again / moved_again) ** 0.25 if moved_again else 1.0
-        at_home = (z_sum, w_sum, rho_sum, found, apart, apart_again, moved_again)
-        return Server(z_sum / rho_sum + lead, balance * found, *at_home)
+        sums = (z_sum, w_sum, rho_sum, found, apart, apart_again, moved_again)
+        return Server(z_sum / rho_sum + lead, balance * found, *sums)
 
     def _calm(self, server: Server, mean: Upload) -> float:
         """Return the share of the lead that theta takes: less than all where the clients are drawn apart."""
@@ -129,9 +126,9 @@ class FedADMMAuto(Algorithm[Server, Client, Upload]):
         grown = float(mean.apart) / server.apart if server.apart else 1.0
         return min(1.0, ALLOWED_GROWTH / grown) if grown else 1.0
 
-    def own_model(self, client: Client) -> Vector:
+    def personal_model(self, client: Client) -> Vector:
         return client.w
 
-    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
+    def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
         mean = server.z_sum / registered
-        return Books("z_sum", mean, lambda client: client.z, torch.zeros_like(mean))
+        return Invariant("z_sum", mean, lambda client: client.z, zeros_like(mean))

@@ -5,13 +5,11 @@ Training starts from theta, and the old w in the message is theta too, so the me
 The server's step is 1, and 0.5 from round 60 on.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-
 from fedadmm.algorithms.fedadmm import Server, Upload
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
+from fedadmm.core.optional import UploadsStep
 from fedadmm.core.schedules import Rate, Step, at, check_rate
 
 
@@ -22,14 +20,11 @@ class Client(NamedTuple):
 HALVED_AT_ROUND_60 = Step(before=1.0, after=0.5, at_round=60)
 
 
-@dataclass(frozen=True)
-class FedADMMReleased(Algorithm[Server, Client, Upload]):
+class FedADMMReleased(Algorithm[Server, Client, Upload], UploadsStep):
     """The variant behind the published code: duals, but no model of a client's own."""
 
     rho: Rate = 0.01
     eta: Rate = HALVED_AT_ROUND_60
-
-    uploads_step = True
 
     def __post_init__(self) -> None:
         check_rate("rho", self.rho, positive=True)
@@ -39,11 +34,11 @@ class FedADMMReleased(Algorithm[Server, Client, Upload]):
         return Server(theta)
 
     def init_client(self, theta: Vector) -> Client:
-        return Client(torch.zeros_like(theta))
+        return Client(zeros_like(theta))
 
     def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
         theta, rho = server.theta, at(self.rho, problem.round)
-        w = problem.solve(start=theta, dual=client.y, rho=rho, centre=theta)
+        w = problem.solve(start=theta, dual=client.y, rho=rho, centre=theta).w
         return Upload(2 * (w - theta)), Client(client.y + rho * (w - theta))
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:

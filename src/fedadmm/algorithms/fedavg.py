@@ -4,10 +4,10 @@ theta  the server's model              w    a client's model after its local tra
 eta    the server's step (1: theta becomes the mean of the w)
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
+from fedadmm.core.optional import UploadsStep
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -15,21 +15,14 @@ class Server(NamedTuple):
     theta: Vector
 
 
-class Client(NamedTuple):
-    pass
-
-
 class Upload(NamedTuple):
     step: Vector  # w - theta
 
 
-@dataclass(frozen=True)
-class FedAvg(Algorithm[Server, Client, Upload]):
+class FedAvg(Algorithm[Server, NoState, Upload], UploadsStep):
     """Train from theta, average the steps."""
 
     eta: Rate = 1.0
-
-    uploads_step = True
 
     def __post_init__(self) -> None:
         check_rate("eta", self.eta, positive=True)
@@ -37,11 +30,8 @@ class FedAvg(Algorithm[Server, Client, Upload]):
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)
 
-    def init_client(self, theta: Vector) -> Client:
-        return Client()
-
-    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-        w = problem.solve(start=server.theta)
+    def client_update(self, server: Server, client: NoState, problem: LocalProblem) -> tuple[Upload, NoState]:
+        w = problem.solve(start=server.theta).w
         return Upload(w - server.theta), client
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:

@@ -5,25 +5,22 @@ push    rho (w - theta) of a client, which is the change of its dual: exact, wha
 rho is the mean stiffness of the first round's clients, and half of it while all of a round's clients are new.
 """
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import torch
-
 from fedadmm.algorithms.feddyn import Client
-from fedadmm.algorithms.stiffness import Scalar, first_guess, is_first, stiffness
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.algorithms.stiffness import Download, stiffness
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.invariant import Books
+from fedadmm.core.optional import HasInvariant, Invariant
 
 WHILE_NEW = 0.5  # of the stiffness: a loose rho gains more at the start
 
 
 class Server(NamedTuple):
     theta: Vector
-    rho: float  # of the next round; 0: nothing is known yet
-    y_sum: Vector | None = None  # None in a download: no client needs it
-    stiffness: float | None = None  # 0: not measured yet
+    rho: float  # of the next round
+    y_sum: Vector
+    stiffness: float  # 0 until it is measured
 
 
 class Upload(NamedTuple):
@@ -33,8 +30,7 @@ class Upload(NamedTuple):
     first: Scalar  # 1 on a client's first visit
 
 
-@dataclass(frozen=True)
-class FedDynAuto(Algorithm[Server, Client, Upload]):
+class FedDynAuto(Algorithm[Server, Client, Upload, Download], HasInvariant):
     """Dual tracking whose rho is measured; over: the mean dual is that of all clients, or of those seen."""
 
     over: Literal["all", "seen"] = "seen"
@@ -44,30 +40,28 @@ class FedDynAuto(Algorithm[Server, Client, Upload]):
             raise InputError(f'over={self.over!r} is unknown; use "all" or "seen"')
 
     def init_server(self, theta: Vector) -> Server:
-        return Server(theta, 0.0, torch.zeros_like(theta), 0.0)
+        return Server(theta, 0.0, zeros_like(theta), 0.0)
 
     def init_client(self, theta: Vector) -> Client:
-        return Client(torch.zeros_like(theta))
+        return Client(zeros_like(theta))
 
-    def download(self, server: Server) -> Server:
-        return Server(server.theta, server.rho)
+    def download(self, server: Server) -> Download:
+        return Download(server.theta, server.rho)
 
-    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-        theta, rho = server.theta, server.rho or first_guess(problem)
-        w = problem.solve(start=theta, dual=client.y, rho=rho, centre=theta)
+    def client_update(self, server: Download, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        theta, rho = server.theta, server.rho_for(problem)
+        w = problem.solve(start=theta, dual=client.y, rho=rho, centre=theta).w
         push = rho * (w - theta)
-        found = 0.0 if server.rho else stiffness(problem, theta=theta, w=w, y=client.y, rho=rho)
-        return Upload(push, rho, found, is_first(client.y)), Client(client.y + push)
+        found = 0.0 if server.is_measured else stiffness(problem, theta=theta, w=w, y=client.y, rho=rho)
+        return Upload(push, rho, found, 1.0 * problem.first_visit), Client(client.y + push)
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
-        assert server.y_sum is not None
         y_sum = server.y_sum + turnout.active * mean.push
         y_mean = y_sum / (turnout.registered if self.over == "all" else turnout.seen)
         found = server.stiffness or mean.stiffness
         rho = found * (1 - (1 - WHILE_NEW) * mean.first)
         return Server(server.theta + (mean.push + y_mean) / mean.rho, rho, y_sum, found)
 
-    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
-        assert server.y_sum is not None
+    def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
         y_mean = server.y_sum / registered
-        return Books("y_sum", y_mean, lambda client: client.y, torch.zeros_like(y_mean))
+        return Invariant("y_sum", y_mean, lambda client: client.y, zeros_like(y_mean))

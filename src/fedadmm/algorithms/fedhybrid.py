@@ -11,14 +11,18 @@ Here alpha is local.learning_rate for gradient clients and alpha_newton for the 
 u = w + y / rho travels: with all clients in a round that is the server's step above, and a lost update harms nobody.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.core.algorithm import Algorithm, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.invariant import Books
+from fedadmm.core.optional import (
+    HasInvariant,
+    HasPersonalModel,
+    Invariant,
+    NeedsEveryClient,
+    SecondOrder,
+    SecondOrderProblem,
+)
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -35,8 +39,7 @@ class Upload(NamedTuple):
     delta: Vector
 
 
-@dataclass(frozen=True)
-class FedHybrid(Algorithm[Server, Client, Upload]):
+class FedHybrid(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel, NeedsEveryClient, SecondOrder):
     """Some clients take gradient steps and the others Newton steps, all of them in every round.
 
     newton: the share of Newton clients, spread evenly over the ids; a client stays what it is.
@@ -49,8 +52,6 @@ class FedHybrid(Algorithm[Server, Client, Upload]):
     beta_newton: Rate = 0.5
 
     newcomer = "initial"  # theta is the mean of all u, of which a newcomer's counts as theta^0
-    needs_everyone = True
-    second_order = True
 
     def __post_init__(self) -> None:
         check_rate("rho", self.rho, positive=True)
@@ -59,7 +60,7 @@ class FedHybrid(Algorithm[Server, Client, Upload]):
         for name in ("beta", "alpha_newton", "beta_newton"):
             check_rate(name, getattr(self, name), positive=True)
         if not 0 <= self.newton <= 1:
-            raise InputError(f"newton={self.newton} is no share of the clients; use a number from 0 to 1")
+            raise InputError(f"newton={self.newton} is not a share of the clients; use a number from 0 to 1")
 
     def takes_newton_steps(self, client: int) -> bool:
         """Return whether a client is a Newton client: of the first n, round(newton n) are."""
@@ -69,9 +70,11 @@ class FedHybrid(Algorithm[Server, Client, Upload]):
         return Server(theta)
 
     def init_client(self, theta: Vector) -> Client:
-        return Client(w=theta, y=torch.zeros_like(theta))
+        return Client(w=theta, y=zeros_like(theta))
 
-    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+    def client_update(  # type: ignore[override]  # a SecondOrder method is given a SecondOrderProblem
+        self, server: Server, client: Client, problem: SecondOrderProblem
+    ) -> tuple[Upload, Client]:
         (w, y), rho = client, self.rho
         gap = w - server.theta
         step, climb = problem.gradient(w) + y + rho * gap, gap
@@ -84,10 +87,10 @@ class FedHybrid(Algorithm[Server, Client, Upload]):
         return Upload((new.w - w) + (new.y - y) / rho), new
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
-        return Server(server.theta + turnout.active / turnout.registered * mean.delta)
+        return Server(server.theta + turnout.share * mean.delta)
 
-    def own_model(self, client: Client) -> Vector:
+    def personal_model(self, client: Client) -> Vector:
         return client.w
 
-    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
-        return Books("theta", server.theta, lambda client: client.w + client.y / self.rho, initial)
+    def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
+        return Invariant("theta", server.theta, lambda client: client.w + client.y / self.rho, initial)

@@ -5,11 +5,11 @@ tau    a client's number of local steps (tau_i); their mean over the round's cli
 d      a client's step per local step, (w - theta) / tau_i
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from fedadmm.algorithms.fedavg import Client, Server
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.algorithms.fedavg import Server
+from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
+from fedadmm.core.optional import PlainSGDOnly, UploadsStep
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -18,14 +18,13 @@ class Upload(NamedTuple):
     tau: float
 
 
-@dataclass(frozen=True)
-class FedNova(Algorithm[Server, Client, Upload]):
-    """FedAvg in which a client that takes more local steps has no more say: theta <- theta + eta tau_eff mean(d)."""
+class FedNova(Algorithm[Server, NoState, Upload], PlainSGDOnly, UploadsStep):
+    """FedAvg in which a client that takes more local steps has no more say: theta <- theta + eta tau_eff mean(d).
+
+    Plain SGD only: with momentum or weight decay a client's steps do not weigh the same.
+    """
 
     eta: Rate = 1.0
-
-    plain_sgd_only = True  # with momentum or weight decay a client's steps do not weigh the same
-    uploads_step = True
 
     def __post_init__(self) -> None:
         check_rate("eta", self.eta, positive=True)
@@ -33,12 +32,9 @@ class FedNova(Algorithm[Server, Client, Upload]):
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)
 
-    def init_client(self, theta: Vector) -> Client:
-        return Client()
-
-    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-        w = problem.solve(start=server.theta)
-        tau = 1.0 * problem.num_steps
+    def client_update(self, server: Server, client: NoState, problem: LocalProblem) -> tuple[Upload, NoState]:
+        w, num_steps = problem.solve(start=server.theta)
+        tau = 1.0 * num_steps
         return Upload((w - server.theta) / tau, tau), client
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:

@@ -4,20 +4,16 @@ theta  the server's model              w    a client's model after its local tra
 rho    the weight of the proximal term rho/2 |w - theta|^2 (the paper's mu)
 """
 
-from dataclasses import dataclass
-
-from fedadmm.algorithms.fedavg import Client, Server, Upload
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
+from fedadmm.algorithms.fedavg import Server, Upload
+from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
+from fedadmm.core.optional import UploadsStep
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
-@dataclass(frozen=True)
-class FedProx(Algorithm[Server, Client, Upload]):
+class FedProx(Algorithm[Server, NoState, Upload], UploadsStep):
     """FedAvg with clients that are held near theta by a proximal term."""
 
     rho: Rate = 0.1
-
-    uploads_step = True
 
     def __post_init__(self) -> None:
         check_rate("rho", self.rho, positive=False)
@@ -25,11 +21,8 @@ class FedProx(Algorithm[Server, Client, Upload]):
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)
 
-    def init_client(self, theta: Vector) -> Client:
-        return Client()
-
-    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-        w = problem.solve(start=server.theta, rho=at(self.rho, problem.round), centre=server.theta)
+    def client_update(self, server: Server, client: NoState, problem: LocalProblem) -> tuple[Upload, NoState]:
+        w = problem.solve(start=server.theta, rho=at(self.rho, problem.round), centre=server.theta).w
         return Upload(w - server.theta), client
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:

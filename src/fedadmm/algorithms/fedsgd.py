@@ -4,25 +4,18 @@ theta  the server's model              g    a client's gradient at theta, over a
 The learning rate is the server's step: theta <- theta - learning_rate * mean(g).
 """
 
-from dataclasses import dataclass
+from fedadmm.algorithms.fedavg import Server, Upload
+from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
+from fedadmm.core.optional import UploadsStep
 
-from fedadmm.algorithms.fedavg import Client, Server, Upload
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
 
-
-@dataclass(frozen=True)
-class FedSGD(Algorithm[Server, Client, Upload]):
+class FedSGD(Algorithm[Server, NoState, Upload], UploadsStep):
     """One full-batch gradient per active client."""
-
-    uploads_step = True
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)
 
-    def init_client(self, theta: Vector) -> Client:
-        return Client()
-
-    def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+    def client_update(self, server: Server, client: NoState, problem: LocalProblem) -> tuple[Upload, NoState]:
         g = problem.gradient(server.theta)
         return Upload(-problem.learning_rate * g), client
 

@@ -2,49 +2,52 @@
 
 theta  the server's model as clients know it       ahead  what theta would be, had the server never sat out
 awake  the probability with which the server takes part in a round
-In a round in which it sits out, clients work on with the theta they know, their uploads are booked in `ahead`, and
+In a round in which it sits out, clients work on with the theta they know, their uploads count in `ahead`, and
 theta stays; when it takes part again theta becomes `ahead`. Around FedADMM with exact solves and a probability for each
 client, this is the randomised ADMM: theta <- mean of all (w_i + y_i / rho), but only if the server's own coin says so.
 A round without any client leaves the server as it is, so its coin counts in rounds that somebody takes part in.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
+from typing import Any
 
 from fedadmm.algorithms.fedadmm import FedADMM
-from fedadmm.algorithms.wrapper import Around
-from fedadmm.core.algorithm import Algorithm, Turnout, Vector
+from fedadmm.algorithms.wrapper import Wrapper
+from fedadmm.core.algorithm import AnyAlgorithm, Turnout, Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.invariant import Books
+from fedadmm.core.optional import Invariant, invariant_of
 from fedadmm.core.seeds import stream
 
 AS_ANALYSED = FedADMM(rho=1.0, eta="participation", newcomer="initial")
 
 
-@dataclass(frozen=True)
-class SittingOut(Around):
+class RandomisedServer(Wrapper):
     """An algorithm whose server takes part in a round with probability `awake`; `seed` is that of its coin."""
 
     awake: float = 0.5
     seed: int = 0
-    inner: Algorithm[Any, Any, Any] = AS_ANALYSED
+    inner: AnyAlgorithm = AS_ANALYSED
 
-    memory: ClassVar[Collection[str]] = ("ahead",)
+    memory = ("ahead",)
 
     def __post_init__(self) -> None:
         if not 0 < self.awake <= 1:
             raise InputError(f"awake={self.awake} is out of range; use a probability above 0 and up to 1")
         self.check_is_algorithm()
-        zero = torch.zeros(1)
-        books = self.inner.books(self.inner.init_server(zero), initial=zero, registered=1.0)
-        if books is None or books.name != "theta" or books.unseen is None:
+        if not self._is_mean_of_all():
             raise InputError(
                 f"{self.inner} does not keep theta the mean of what all clients hold, so its server cannot sit out; "
                 'use FedADMM with eta="participation" and newcomer="initial"'
             )
+
+    def _is_mean_of_all(self) -> bool:
+        """Return whether the inner algorithm keeps theta the mean of what all clients hold."""
+        if isinstance(self.inner, FedADMM):
+            return self.inner.eta == "participation"
+        import torch  # not for FedADMM, with which the presets are listed
+
+        zero = torch.zeros(1)
+        found = invariant_of(self.inner, self.inner.init_server(zero), initial=zero, registered=1.0)
+        return found is not None and found.name == "theta" and found.unseen is not None
 
     def is_awake(self, round: int) -> bool:
         """Return whether the server takes part in a round."""
@@ -58,9 +61,9 @@ class SittingOut(Around):
         theta = after.theta if self.is_awake(turnout.round) else server.theta
         return type(server)(*after._replace(theta=theta), after.theta)
 
-    def books(self, server: Any, *, initial: Vector, registered: float) -> Books | None:
-        books = self.inner.books(self._ahead(server), initial=initial, registered=registered)
-        return None if books is None else books._replace(name="ahead")
+    def invariant(self, server: Any, *, initial: Vector, registered: float) -> Invariant | None:
+        found = invariant_of(self.inner, self._ahead(server), initial=initial, registered=registered)
+        return None if found is None else found._replace(name="ahead")
 
     def _ahead(self, server: Any) -> Any:
         return self.inner_server(server)._replace(theta=server.ahead)

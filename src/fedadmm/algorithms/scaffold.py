@@ -5,13 +5,10 @@ c      the server's control variate    c_i  a client's control variate
 eta    the server's step (the paper's eta_g)
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
-from fedadmm.core.invariant import Books
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
+from fedadmm.core.optional import HasInvariant, Invariant, PlainSGDOnly, UploadsStep
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -29,34 +26,31 @@ class Upload(NamedTuple):
     c_change: Vector  # the change of c_i
 
 
-@dataclass(frozen=True)
-class Scaffold(Algorithm[Server, Client, Upload]):
-    """Local gradients corrected by c - c_i, so that clients do not drift apart."""
+class Scaffold(Algorithm[Server, Client, Upload], HasInvariant, PlainSGDOnly, UploadsStep):
+    """Local gradients corrected by c - c_i, so that clients do not drift apart.
+
+    Plain SGD only: option II reads the mean gradient off w, so a step must be the gradient and no more.
+    """
 
     eta: Rate = 1.0
-
-    plain_sgd_only = True  # option II reads the mean gradient off w: a step must be the gradient, no more
-    uploads_step = True
 
     def __post_init__(self) -> None:
         check_rate("eta", self.eta, positive=True)
 
     def init_server(self, theta: Vector) -> Server:
-        return Server(theta, torch.zeros_like(theta))
+        return Server(theta, zeros_like(theta))
 
     def init_client(self, theta: Vector) -> Client:
-        return Client(torch.zeros_like(theta))
+        return Client(zeros_like(theta))
 
     def client_update(self, server: Server, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-        theta, c = server
-        w = problem.solve(start=theta, dual=c - client.c_i)
-        c_i = client.c_i - c + (theta - w) / (problem.num_steps * problem.learning_rate)
-        return Upload(w - theta, c_i - client.c_i), Client(c_i)
+        w, num_steps = problem.solve(start=server.theta, dual=server.c - client.c_i)
+        c_i = client.c_i - server.c + (server.theta - w) / (num_steps * problem.learning_rate)
+        return Upload(w - server.theta, c_i - client.c_i), Client(c_i)
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         theta = server.theta + at(self.eta, turnout.round) * mean.step
-        c = server.c + turnout.active / turnout.registered * mean.c_change
-        return Server(theta, c)
+        return Server(theta, server.c + turnout.share * mean.c_change)
 
-    def books(self, server: Server, *, initial: Vector, registered: float) -> Books:
-        return Books("c", server.c, lambda client: client.c_i, torch.zeros_like(server.c))
+    def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
+        return Invariant("c", server.c, lambda client: client.c_i, zeros_like(server.c))

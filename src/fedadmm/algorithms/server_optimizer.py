@@ -1,36 +1,32 @@
-"""A server optimizer: an algorithm around another one, whose mean step an optimizer of torch takes instead.
+"""A server optimizer: an algorithm around another one, whose mean step it takes in its own way.
 
-To the optimizer, minus the step that the inner algorithm's server would take is a gradient.
+To the optimizer, minus the step that the inner algorithm's server would take is a gradient g.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
-import torch
+from typing import Any
 
 from fedadmm.algorithms.fedavg import FedAvg
-from fedadmm.algorithms.wrapper import Around
-from fedadmm.core.algorithm import Turnout, Vector
+from fedadmm.algorithms.wrapper import Wrapper
+from fedadmm.core.algorithm import Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import UploadsStep
 
 PLAIN = FedAvg()
 
 
-class ServerOptimizer(Around):
+class ServerOptimizer(Wrapper):
     """What FedAvgM, FedAdam and FedYogi share."""
 
-    memory: ClassVar[Mapping[str, str]]  # a field of ours -> the optimizer's name for it
-
     @abstractmethod
-    def optimizer(self, theta: Vector, *, round: int) -> torch.optim.Optimizer:
-        """Return the optimizer of theta in a round."""
+    def stepped(self, theta: Vector, g: Vector, *memory: Vector, round: int) -> tuple[Vector, ...]:
+        """Return theta and the memory after a round."""
 
     def check_inner(self) -> None:
         """Refuse an inner algorithm whose server does not simply add a step."""
         ours = type(self).__name__
         self.check_is_algorithm()
-        if not self.inner.uploads_step:
+        if not isinstance(self.inner, UploadsStep):
             raise InputError(
                 f"{type(self.inner).__name__}'s server does more than add its clients' mean step, which is all that "
                 f"{ours} can do in its place; use {ours} with FedAvg, FedProx or another that uploads a step"
@@ -39,12 +35,13 @@ class ServerOptimizer(Around):
     def server_update(self, server: Any, mean: Any, turnout: Turnout) -> Any:
         inner = self.inner_server(server)
         # From 0 the inner server ends at its step itself, and not at what a sum with theta has left of it.
-        after = self.inner.server_update(inner._replace(theta=torch.zeros_like(inner.theta)), mean, turnout)
-        theta = inner.theta.clone()
-        optimizer = self.optimizer(theta, round=turnout.round)
-        optimizer.state[theta] |= {name: getattr(server, field).clone() for field, name in self.memory.items()}
-        theta.grad = -after.theta
-        optimizer.step()
-        theta.grad = None
-        kept = (optimizer.state[theta][name] for name in self.memory.values())
-        return type(server)(*after._replace(theta=theta), *kept)
+        after = self.inner.server_update(inner._replace(theta=zeros_like(inner.theta)), mean, turnout)
+        memory = server[-len(self.memory) :]
+        theta, *memory = self.stepped(inner.theta, -after.theta, *memory, round=turnout.round)
+        return type(server)(*after._replace(theta=theta), *memory)
+
+
+def check_decay(name: str, value: object) -> None:
+    """Refuse what is not a share of a memory that may stay."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise InputError(f"{name}={value!r} is out of range; use a number from 0 to below 1")

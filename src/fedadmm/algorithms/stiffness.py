@@ -5,29 +5,31 @@ back is |g| / |w - theta|: rho itself, and beside it the curvature if the solve 
 1 / (learning rate x steps) if it is a few gradient steps. What is left without rho is the client's stiffness.
 """
 
-from typing import Any
+from typing import NamedTuple
 
-import torch
+from fedadmm.core.algorithm import LocalProblem, Scalar, Vector
 
-from fedadmm.core.algorithm import LocalProblem, Vector
-
-Scalar = Any  # a number, or [K, 1] for a stack of K clients
 SMALLEST = 1e-30
 
 
-def first_guess(problem: LocalProblem) -> Scalar:
-    """Return the rho of a client that knows nothing yet: 1 / (learning rate x local steps)."""
-    return 1 / (problem.learning_rate * problem.num_steps)
+class Download(NamedTuple):
+    """What a client needs of a server that measures rho."""
+
+    theta: Vector
+    rho: float  # no penalty is 0, so 0 says that it is not measured yet
+
+    @property
+    def is_measured(self) -> bool:
+        return self.rho != 0
+
+    def rho_for(self, problem: LocalProblem) -> Scalar:
+        """Return rho; until it is measured, a first guess: 1 / (learning rate x local steps)."""
+        return self.rho if self.is_measured else 1 / (problem.learning_rate * problem.num_steps)
 
 
 def squared(vector: Vector) -> Scalar:
     """Return the squared length of a vector, or of each in a stack."""
     return _scalar(vector.square().sum(dim=-1, keepdim=True))
-
-
-def is_first(y: Vector) -> Scalar:
-    """Return 1 for a client on its first visit, whose dual is 0, and 0 for the others."""
-    return _scalar((~y.any(dim=-1, keepdim=True)).to(y.dtype))
 
 
 def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho: Scalar) -> Scalar:
@@ -37,5 +39,5 @@ def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho
     return _scalar((held - rho).clamp(min=0.0))
 
 
-def _scalar(column: torch.Tensor) -> Scalar:
+def _scalar(column: Vector) -> Scalar:
     return column if column.ndim > 1 else float(column)

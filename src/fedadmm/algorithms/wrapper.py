@@ -6,20 +6,22 @@ so it does not travel.
 
 from abc import abstractmethod
 from collections import namedtuple
-from collections.abc import Collection
 from functools import cache
 from typing import Any, ClassVar
 
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Vector
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, LocalProblem, Newcomer, Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.invariant import Books
+from fedadmm.core.optional import HasInvariant, Invariant, invariant_of
 
 
-class Around(Algorithm[Any, Any, Any]):
+class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
     """What such algorithms share; the fields of its `Server` are the inner one's, and its memory."""
 
-    inner: Algorithm[Any, Any, Any]
-    memory: ClassVar[Collection[str]]  # the names of the fields of its own
+    memory: ClassVar[tuple[str, ...]]  # the names of the fields of its own
+
+    @property
+    @abstractmethod
+    def inner(self) -> AnyAlgorithm: ...
 
     @abstractmethod
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
@@ -28,31 +30,16 @@ class Around(Algorithm[Any, Any, Any]):
     def check_is_algorithm(self) -> None:
         """Refuse an inner algorithm that is none."""
         if not isinstance(self.inner, Algorithm):
-            raise InputError(f'inner={self.inner!r} is no algorithm; write inner = {{name = "fedprox", rho = 0.1}}')
+            raise InputError(f'inner={self.inner!r} is not an algorithm; write inner = {{name = "fedprox", rho = 0.1}}')
 
     @property
     def newcomer(self) -> Newcomer:  # type: ignore[override]
         """The inner algorithm's."""
         return self.inner.newcomer
 
-    @property
-    def plain_sgd_only(self) -> bool:  # type: ignore[override]
-        """The inner algorithm's."""
-        return self.inner.plain_sgd_only
-
-    @property
-    def needs_everyone(self) -> bool:  # type: ignore[override]
-        """The inner algorithm's."""
-        return self.inner.needs_everyone
-
-    @property
-    def second_order(self) -> bool:  # type: ignore[override]
-        """The inner algorithm's."""
-        return self.inner.second_order
-
     def init_server(self, theta: Vector) -> Any:
         server = self.inner.init_server(theta)
-        return _server_kind(tuple(server._fields), tuple(self.memory))(*server, *self.first_memory(theta))
+        return _server_kind(tuple(server._fields), self.memory)(*server, *self.first_memory(theta))
 
     def init_client(self, theta: Vector) -> Any:
         return self.inner.init_client(theta)
@@ -63,11 +50,11 @@ class Around(Algorithm[Any, Any, Any]):
     def client_update(self, server: Any, client: Any, problem: LocalProblem) -> tuple[Any, Any]:
         return self.inner.client_update(server, client, problem)
 
-    def own_model(self, client: Any) -> Vector | None:
-        return self.inner.own_model(client)
+    def model(self, server: Any) -> Vector:
+        return self.inner.model(self.inner_server(server))
 
-    def books(self, server: Any, *, initial: Vector, registered: float) -> Books | None:
-        return self.inner.books(self.inner_server(server), initial=initial, registered=registered)
+    def invariant(self, server: Any, *, initial: Vector, registered: float) -> Invariant | None:
+        return invariant_of(self.inner, self.inner_server(server), initial=initial, registered=registered)
 
     def inner_server(self, server: Any) -> Any:
         """Return the server's state as the inner algorithm knows it."""

@@ -15,6 +15,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
+from fedadmm.core.optional import NeedsEveryClient, trait
 from fedadmm.runs.stopping import TimeBudget
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def experiments_of(
     names = (
         names_in(algorithms)
         if algorithms
-        else plan_named(plan).variants or [n for n, kind in ALGORITHMS.items() if not kind().needs_everyone]
+        else plan_named(plan).variants or [n for n, kind in ALGORITHMS.items() if not trait(kind(), NeedsEveryClient)]
     )
     return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
 

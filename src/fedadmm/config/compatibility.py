@@ -1,9 +1,8 @@
 """What a method, an engine and a clock ask of the run that they are used in."""
 
-from typing import Any
-
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
 from fedadmm.core.participation import Devices, Independent, Participation, Uniform
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
@@ -11,7 +10,7 @@ from fedadmm.training.task import LearningTask
 
 
 def check_rules(
-    algorithm: Algorithm[Any, Any, Any],
+    algorithm: AnyAlgorithm,
     *,
     participation: Participation,
     local: LocalTraining,
@@ -23,15 +22,15 @@ def check_rules(
     participation.check(devices.num_clients)
     check_everyone(algorithm, participation)
     local.check(devices.num_clients, facts=devices.facts)
-    if algorithm.plain_sgd_only:
+    if trait(algorithm, PlainSGDOnly):
         local.check_plain(type(algorithm).__name__)
     if faults is not None and engine == "ray":
         raise InputError('engine="ray" keeps no state from before a lost reply; use "workers" with faults')
 
 
-def check_everyone(algorithm: Algorithm[Any, Any, Any], participation: Participation) -> None:
+def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> None:
     """Refuse a rule that leaves clients out, where a method needs all of them; a user's function is trusted."""
-    if not algorithm.needs_everyone:
+    if not trait(algorithm, NeedsEveryClient):
         return
     shares = {Uniform: lambda rule: (rule.fraction,), Independent: lambda rule: rule.probabilities}
     found = shares[type(participation)](participation) if type(participation) in shares else ()
@@ -42,27 +41,27 @@ def check_everyone(algorithm: Algorithm[Any, Any, Any], participation: Participa
         )
 
 
-def check_model(algorithm: Algorithm[Any, Any, Any], task: LearningTask) -> None:
+def check_model(algorithm: AnyAlgorithm, task: LearningTask) -> None:
     """Refuse a network for a method that takes Newton steps, and buffers where clients go on alone."""
-    if algorithm.second_order and not task.is_linear:
+    if trait(algorithm, SecondOrder) and not task.is_linear:
         raise InputError(
             f"{type(algorithm).__name__} takes Newton steps, which need a convex problem, and the model is a network; "
             "use linear, logistic_regression or softmax_regression"
         )
-    if algorithm.silence is not None and any(part.numel() for part in task.model.buffers()):
+    if trait(algorithm, SkipsCommunication) and any(part.numel() for part in task.model.buffers()):
         raise InputError(  # each client would need its own
             f"{type(algorithm).__name__}'s clients go on alone between communications, and the model's buffers (batch "
             "normalisation) would reach them all the same; use a model without buffers"
         )
 
 
-def check_clock(clock: Clock, algorithm: Algorithm[Any, Any, Any], *, faults: Faults | None, engine: str) -> None:
+def check_clock(clock: Clock, algorithm: AnyAlgorithm, *, faults: Faults | None, engine: str) -> None:
     """Refuse a clock under which a run would never end, or could not be done."""
-    if algorithm.silence is not None:
+    if trait(algorithm, SkipsCommunication):
         raise InputError(
             f"{type(algorithm).__name__} has rounds in which nobody communicates, which no clock times; leave out clock"
         )
-    if algorithm.needs_everyone and (clock.asynchronous is not None or clock.deadline is not None):
+    if trait(algorithm, NeedsEveryClient) and (clock.asynchronous is not None or clock.deadline is not None):
         raise InputError(
             f"{type(algorithm).__name__} needs every client in every round, and this clock does not wait for all; "
             "leave out clock.deadline and clock.asynchronous"

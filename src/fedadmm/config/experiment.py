@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, Literal
 
 import tomli_w
@@ -11,11 +11,11 @@ from pydantic import Field, field_serializer, field_validator
 
 from fedadmm.algorithms import ALGORITHMS, FedADMM
 from fedadmm.config.certificate import CertificateSettings
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import EngineName, import_named
+from fedadmm.core.schedules import rate_from, to_plain
 from fedadmm.core.settings import Settings, at_least_one
-from fedadmm.core.values import rate_from, to_plain
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.metrics import MetricName, metric_named
 from fedadmm.training.local import LocalTraining
@@ -83,7 +83,7 @@ class Experiment(Settings):
     device: str = "cpu"
     engine: EngineName = "workers"
     workers: int | None = None  # processes; None: one per core
-    algorithm: Algorithm[Any, Any, Any] = FedADMM()
+    algorithm: AnyAlgorithm = FedADMM()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings(num_clients=100)
     local: LocalTraining = LocalTraining(epochs="1..5")
@@ -98,7 +98,7 @@ class Experiment(Settings):
         return algorithm_from_table(value) if isinstance(value, dict) else value
 
     @field_serializer("algorithm")
-    def _write_algorithm(self, value: Algorithm[Any, Any, Any]) -> dict[str, Any]:
+    def _write_algorithm(self, value: AnyAlgorithm) -> dict[str, Any]:
         return algorithm_to_table(value)
 
     _check_counts = field_validator("rounds", "workers")(at_least_one)
@@ -142,7 +142,7 @@ class Experiment(Settings):
     def hash(self) -> str:
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
-        table["algorithm"] = _with_floats(table["algorithm"])
+        table["algorithm"] = _as_hashed(table["algorithm"])
         for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
             del table[key]
         table["local"]["accuracy"] = table["local"].pop("tolerance")  # its name in 0.1.0: a run keeps its folder
@@ -165,24 +165,31 @@ class Experiment(Settings):
         return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"
 
 
-def algorithm_from_table(table: dict[str, Any]) -> Algorithm[Any, Any, Any]:
+# What was called otherwise in 0.1.0: hashes are still made with the old words, so that finished runs are found.
+OLD_NAMES = {"skip_probability": "silence", "randomised_server": "sitting_out"}
+NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
+
+
+def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
     """Return the algorithm that {name = "fedadmm", rho = 0.01, ...} describes."""
     arguments = dict(table)
     name = arguments.pop("name", None)
     if isinstance(name, str) and ":" in name:
         kind = import_named(name, what="algorithm")
         if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
-            raise InputError(f"{name} is no algorithm; name a dataclass derived from fedadmm.Algorithm")
+            raise InputError(f"{name} is not an algorithm; name a class derived from fedadmm.Algorithm")
     elif name in ALGORITHMS:
         kind = ALGORITHMS[name]
+    elif name in NEW_NAMES:
+        raise InputError(f'name="{name}" is now called "{NEW_NAMES[name]}"; write name = "{NEW_NAMES[name]}"')
     else:
         raise InputError(f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}")
     if missing := getattr(kind, "__abstractmethods__", None):
-        raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has all four methods")
-    if not is_dataclass(kind):
-        raise InputError(f"{name} is no dataclass; put @dataclass(frozen=True) above it")
+        raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has these methods")
     defaults = {field.name: field.default for field in fields(kind)}
     for key, value in arguments.items():
+        if key not in defaults and NEW_NAMES.get(key) in defaults:
+            raise InputError(f"{key} is now called {NEW_NAMES[key]}; write {NEW_NAMES[key]} = {value}")
         if key not in defaults:
             raise InputError(f"unknown key {key!r}; {name} has {', '.join(defaults) or 'no keys but its name'}")
         nested = isinstance(value, dict) and isinstance(defaults[key], Algorithm)
@@ -194,11 +201,11 @@ def _is_algorithm(value: Any) -> bool:
     return isinstance(value, dict) and "name" in value
 
 
-def algorithm_to_table(algorithm: Algorithm[Any, Any, Any]) -> dict[str, Any]:
+def algorithm_to_table(algorithm: AnyAlgorithm) -> dict[str, Any]:
     """Return the table that describes an algorithm."""
     kind = type(algorithm)
     names = [name for name, known in ALGORITHMS.items() if known is kind]
-    values = {field.name: _plain(getattr(algorithm, field.name)) for field in fields(algorithm)}  # type: ignore[arg-type]
+    values = {field.name: _plain(getattr(algorithm, field.name)) for field in fields(algorithm)}
     return {"name": names[0] if names else f"{kind.__module__}:{kind.__qualname__}", **values}
 
 
@@ -206,12 +213,17 @@ def _plain(value: Any) -> Any:
     return algorithm_to_table(value) if isinstance(value, Algorithm) else to_plain(value)
 
 
-def _with_floats(table: dict[str, Any]) -> dict[str, Any]:
-    """Return an algorithm's table without whole numbers, so that 1 and 1.0 are the same."""
-    return {
-        key: _with_floats(value) if _is_algorithm(value) else float(value) if type(value) is int else value
-        for key, value in table.items()
-    }
+def _as_hashed(table: dict[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's table with the words of 0.1.0 and no whole numbers: 1 and 1.0 are the same."""
+    return {OLD_NAMES.get(key, key): _hashed(value) for key, value in table.items()}
+
+
+def _hashed(value: Any) -> Any:
+    if _is_algorithm(value):
+        return _as_hashed(value)
+    if isinstance(value, str):
+        return OLD_NAMES.get(value, value)
+    return float(value) if type(value) is int else value
 
 
 def _without_none(table: dict[str, Any]) -> dict[str, Any]:

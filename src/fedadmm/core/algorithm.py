@@ -1,15 +1,36 @@
-"""What an algorithm is: four pure methods over flat vectors, and the local problem it may ask a client to solve."""
+"""What an algorithm is: pure functions over flat vectors, and the local problem that it may ask a client to solve."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from dataclasses import Field, FrozenInstanceError, dataclass
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    cast,
+    dataclass_transform,
+)
 
-import torch
+from typing_extensions import TypeVar
 
-from fedadmm.core.invariant import Books
+if TYPE_CHECKING:
+    import torch
 
-Vector: TypeAlias = torch.Tensor  # [d], or [K, d] for a stack of K clients
+    Vector: TypeAlias = torch.Tensor  # [d], or [K, d] for a stack of K clients
+else:
+    Vector = Any  # algorithms can be listed without torch, whose import takes seconds
+Scalar: TypeAlias = Any  # a number, or [K, 1] for a stack of K clients
 Message: TypeAlias = tuple[Any, ...]  # a NamedTuple of vectors and scalars
 Newcomer = Literal["initial", "current"]
+
+
+def zeros_like(vector: Vector) -> Vector:
+    """Return a vector of zeros of the same form."""
+    return vector.new_zeros(vector.shape)
 
 
 class Turnout(NamedTuple):
@@ -20,24 +41,57 @@ class Turnout(NamedTuple):
     registered: float  # of all clients
     seen: float  # of the clients applied at least once so far, this round's included
 
+    @property
+    def share(self) -> float:
+        """The active ones as a share of all clients: the paper's |S|/m."""
+        return self.active / self.registered
+
+    @property
+    def share_of_seen(self) -> float:
+        """The active ones as a share of the clients seen."""
+        return self.active / self.seen
+
+
+class Solution(NamedTuple):
+    """Where a local solve ended."""
+
+    w: Vector
+    num_steps: Scalar  # that were taken, at least 1
+
 
 class LocalProblem(Protocol):
-    """One client's objective f in one round; an algorithm sees no batch, no network and no device."""
+    """One client's objective f in one round; an algorithm sees no batch, no network and no device.
+
+    For a stack of K clients every number that differs from client to client is [K, 1].
+    """
 
     @property
     def client(self) -> int: ...
     @property
     def round(self) -> int: ...
     @property
-    def num_steps(self) -> int: ...
+    def first_visit(self) -> Scalar:
+        """Whether no update of this client has counted yet; in a stack 1.0 or 0.0."""
+        ...
+
     @property
-    def num_examples(self) -> int: ...
+    def last_round(self) -> Scalar:
+        """The round in which this client's last update counted, 0 if none did."""
+        ...
+
+    @property
+    def num_steps(self) -> Scalar:
+        """The number of local steps that there is a budget for."""
+        ...
+
+    @property
+    def num_examples(self) -> Scalar: ...
     @property
     def learning_rate(self) -> float: ...
 
     def solve(
-        self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
-    ) -> Vector:
+        self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
+    ) -> Solution:
         """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2 inexactly, from `start`; inputs stay as they are."""
         ...
 
@@ -45,70 +99,75 @@ class LocalProblem(Protocol):
         """Return the gradient of f at w over all of the client's examples."""
         ...
 
-    def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        """Return the Hessian of f at w times v; only for `second_order` algorithms, and for one client [d]."""
-        ...
 
-    def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
-        """Return x with (H + rho I) x = v, for the Hessian H of f at w; as above."""
-        ...
+class HasTheta(Protocol):
+    """A NamedTuple whose first field is theta."""
+
+    @property
+    def theta(self) -> Vector: ...
 
 
-ServerT = TypeVar("ServerT")
+class NoState(NamedTuple):
+    """The state of a client that keeps nothing."""
+
+
+ServerT = TypeVar("ServerT", bound=HasTheta)
 ClientT = TypeVar("ClientT")
 UploadT = TypeVar("UploadT")
+DownloadT = TypeVar("DownloadT", bound=HasTheta, default=ServerT)
 
 
-class Algorithm(ABC, Generic[ServerT, ClientT, UploadT]):
+@dataclass_transform(frozen_default=True)
+class Algorithm(ABC, Generic[ServerT, ClientT, UploadT, DownloadT]):
     """A federated method: a frozen dataclass whose fields are its hyper-parameters.
 
-    `Server`, `Client` and `Upload` are NamedTuples beside it. The first field of a `Server` is `theta`.
+    `Server`, `Client`, `Upload` and, where less than the server's state travels, `Download` are NamedTuples beside it.
+    The first field of `Server` and of `Download` is theta. What only some methods have is in `core.optional`.
     """
 
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
     newcomer: Newcomer = "current"  # the theta that init_client is given: theta^0, or the one just downloaded
-    needs_everyone: bool = False  # True where the method is stated for all clients in every round
-    second_order: bool = False  # True where it asks for Hessians, so for convex problems
-    plain_sgd_only: bool = False  # True where the mathematics has no room for momentum and weight decay
-    uploads_step: bool = False  # True where all that a server does to theta is to add the clients' mean step
-    # None: the clients selected for a round compute and communicate. A number: all clients compute in every round, the
-    # selected ones communicate, and with this probability nobody does.
-    silence: float | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclass(frozen=True)(cls)
+        # Assigning is refused below. So a class may still bear @dataclass(frozen=True) of its own.
+        del cls.__setattr__, cls.__delattr__
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(
+            f"{type(self).__name__}.{name} cannot be assigned: an algorithm is a frozen dataclass; "
+            f"write {name} as a field of the class, such as `{name}: float = 0.1`"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be deleted: an algorithm is frozen")
 
     @abstractmethod
     def init_server(self, theta: Vector) -> ServerT:
         """Return the server's state before round 1."""
 
-    @abstractmethod
     def init_client(self, theta: Vector) -> ClientT:
-        """Return the state of a client that has never taken part."""
+        """Return the state of a client that has never taken part: none, unless a method says otherwise."""
+        return cast(ClientT, NoState())
+
+    def download(self, server: ServerT) -> DownloadT:
+        """Return what travels to a client: the server's state, unless a method says otherwise."""
+        return cast(DownloadT, server)
 
     @abstractmethod
-    def client_update(self, server: ServerT, client: ClientT, problem: LocalProblem) -> tuple[UploadT, ClientT]:
+    def client_update(self, server: DownloadT, client: ClientT, problem: LocalProblem) -> tuple[UploadT, ClientT]:
         """Return what the client uploads and what it keeps, given what it downloaded and what it kept."""
 
     @abstractmethod
     def server_update(self, server: ServerT, mean: UploadT, turnout: Turnout) -> ServerT:
         """Return the server's next state from the mean upload."""
 
-    def download(self, server: ServerT) -> ServerT:
-        """Return what travels to a client: the server's state, less what no client needs (None)."""
-        return server
+    def model(self, server: ServerT) -> Vector:
+        """Return the point that is evaluated, exported and reported: theta, unless a method says otherwise."""
+        return server.theta
 
-    def joining(self, upload: UploadT, *, then: ServerT, now: ServerT) -> UploadT:
-        """Return what a newcomer's upload counts as when theta has moved on since its download: the upload itself."""
-        return upload
 
-    def receive(self, server: ServerT, client: ClientT) -> ClientT:
-        """Return what a client keeps once the server's state has reached it, before its update."""
-        return client
-
-    def own_model(self, client: ClientT) -> Vector | None:
-        """Return the model that is a client's own, None where a method gives it none beside theta."""
-        return None
-
-    def books(self, server: ServerT, *, initial: Vector, registered: float) -> Books | None:
-        """Return what the server's state promises of the clients', None where it promises nothing.
-
-        initial: theta^0. registered: the weight of all clients.
-        """
-        return None
+AnyAlgorithm: TypeAlias = Algorithm[Any, Any, Any, Any]

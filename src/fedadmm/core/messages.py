@@ -1,28 +1,31 @@
 """Messages are NamedTuples of vectors and scalars: their size, their finiteness, their mean in a fixed order."""
 
+import math
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-import torch
-
-from fedadmm.core.algorithm import Message
+from fedadmm.core.algorithm import Message, Vector
 
 M = TypeVar("M", bound=Message)
 
 
 def num_bytes(message: Message) -> int:
-    """Return the bytes that the fields of a message take on the wire; a scalar takes eight, None takes none."""
-    return sum(field.nbytes if isinstance(field, torch.Tensor) else 8 for field in message if field is not None)
+    """Return the bytes that the fields of a message take on the wire; a scalar takes eight."""
+    return sum(8 if _is_number(field) else field.nbytes for field in message)
 
 
 def is_finite(message: Message) -> bool:
     """Return whether no field of the message holds a NaN or an infinity."""
-    return all(_is_finite(torch.as_tensor(field)) for field in message if field is not None)
+    return all(math.isfinite(field) if _is_number(field) else _is_finite(field) for field in message)
 
 
-def _is_finite(vector: torch.Tensor) -> bool:
+def _is_number(field: Any) -> bool:
+    return isinstance(field, int | float)
+
+
+def _is_finite(vector: Vector) -> bool:
     # A finite sum proves finite terms in one pass; large terms may overflow it, so then look at each.
-    return bool(torch.isfinite(vector.sum())) or bool(torch.isfinite(vector).all())
+    return math.isfinite(vector.sum()) or bool(vector.isfinite().all())
 
 
 class MeanInOrder:
@@ -61,11 +64,7 @@ def _scaled(message: M, weight: float) -> M:
 def _added(left: M, right: M, *, alpha: float) -> M:
     """Return left + alpha times right; left is our own, so its vectors are added to in place."""
     return _rebuild(
-        left,
-        (
-            a.add_(b, alpha=alpha) if isinstance(a, torch.Tensor) else a + alpha * b
-            for a, b in zip(left, right, strict=True)
-        ),
+        left, (a + alpha * b if _is_number(a) else a.add_(b, alpha=alpha) for a, b in zip(left, right, strict=True))
     )
 
 

@@ -1,7 +1,7 @@
 """What 0.1.0 called otherwise: an old name that a user wrote is refused with the new one."""
 
 # Of the package itself: `fedadmm.Local`.
-NAMES = {"Local": "LocalTraining"}
+NAMES = {"Local": "LocalTraining", "SittingOut": "RandomisedServer"}
 
 # The longest beginning of a module's name counts.
 MODULES = {"fedadmm.algorithms.around": "fedadmm.algorithms.wrapper"}

@@ -4,17 +4,16 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple, Protocol
 
-import torch
-
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Message, Turnout, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Message, Turnout, Vector
 from fedadmm.core.messages import MeanInOrder, is_finite, num_bytes
+from fedadmm.core.optional import SkipsCommunication, trait
 
 
 class Buffers(NamedTuple):
     """A model's buffers, which travel beside theta and never get a dual."""
 
     floats: Vector  # running statistics: averaged like uploads
-    integers: torch.Tensor  # counters: taken from the lowest id
+    integers: Vector  # counters: taken from the lowest id
 
 
 class Assignment(NamedTuple):
@@ -26,6 +25,17 @@ class Assignment(NamedTuple):
     gradients: int | None = None  # of single examples, that it has the time for; None: for any number
     hears: bool = True  # whether the server's state has reached it since its last update
     sends: bool = True  # whether what it makes is sent
+    last_round: int | None = None  # in which its last update counted; None: none did
+
+    @property
+    def first_visit(self) -> bool:
+        """Whether no update of this client has counted yet."""
+        return self.last_round is None
+
+
+def never(client: int) -> int | None:
+    """Return the round in which a client's last update counted, before any has."""
+    return None
 
 
 class ClientStats(NamedTuple):
@@ -50,7 +60,7 @@ class ClientResult(NamedTuple):
     client: int
     upload: Message
     effort: ClientStats
-    newcomer: bool  # never applied before this round
+    first_visit: bool  # no update of this client has counted before
     finite: bool  # else refused: it leaves no trace
     # Whose mean upload and buffers it brings: its own if None; () if another visit brings them.
     mean_of: tuple[int, ...] | None = None
@@ -83,7 +93,7 @@ class RoundSummary(NamedTuple):
 
 
 def visit_client(
-    algorithm: Algorithm[Any, Any, Any],
+    algorithm: AnyAlgorithm,
     download: Any,
     assignment: Assignment,
     *,
@@ -92,22 +102,27 @@ def visit_client(
     problem: Problem,
 ) -> tuple[ClientResult, Message]:
     """Run one client's update; `state` is what it returned last time, None if it never took part."""
-    newcomer = state is None
+    first_visit = state is None
     if state is None:
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
-    if assignment.hears:
-        state = algorithm.receive(download, state)
+    state = received(algorithm, download, state, assignment)
     before = problem.effort().buffers.floats
     upload, state = algorithm.client_update(download, state, problem)
     effort = problem.effort()
     after = effort.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
-    return ClientResult(assignment.client, upload, effort, newcomer, finite, silent=not assignment.sends), state
+    return ClientResult(assignment.client, upload, effort, first_visit, finite, silent=not assignment.sends), state
+
+
+def received(algorithm: AnyAlgorithm, download: Any, state: Message, assignment: Assignment) -> Message:
+    """Return a client's state once the download has reached it."""
+    skipping = trait(algorithm, SkipsCommunication)
+    return skipping.receive(download, state) if skipping is not None and assignment.hears else state
 
 
 def run_round(
-    algorithm: Algorithm[Any, Any, Any],
+    algorithm: AnyAlgorithm,
     progress: ServerCheckpoint,
     visits: Iterable[ClientResult],
     *,
@@ -135,7 +150,7 @@ def run_round(
             refused.append(visit.client)
             continue
         counting.append(visit.effort)
-        if visit.newcomer:
+        if visit.first_visit:
             seen += weight(visit.client)
         if visit.silent:
             silent.append(visit.client)

@@ -1,9 +1,9 @@
-"""Hyper-parameters as functions of the round: values that print, compare and save as themselves."""
+"""Hyper-parameters as functions of the round: values that print, compare and save as themselves; tables in and out."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fedadmm.core.errors import InputError
 
@@ -38,7 +38,7 @@ class Step:
         _check_numbers(before=self.before, after=self.after)
         _check_whole("at_round", self.at_round)
         if self.at_round < 1:
-            raise InputError(f"at_round={self.at_round} is no round; use a whole number from 1 on, such as 20")
+            raise InputError(f"at_round={self.at_round} is not a round; use a whole number from 1 on, such as 20")
 
     def at(self, round: int) -> float:
         """Return the value in a round, counted from 1."""
@@ -105,8 +105,34 @@ def at(rate: Rate, round: int) -> float:
     return rate if isinstance(rate, int | float) else rate.at(round)
 
 
+def rate_from(name: str, value: Any) -> Rate:
+    """Return the schedule that a table such as {schedule = "step", ...} describes; other values as they are."""
+    if not isinstance(value, dict):
+        return value
+    table = dict(value)
+    kind = table.pop("schedule", None)
+    if not isinstance(kind, str) or kind not in SCHEDULES:
+        raise InputError(f"{name} has schedule={kind!r}; use one of {', '.join(SCHEDULES)}")
+    schedule = SCHEDULES[kind]
+    keys = [field.name for field in fields(schedule)]
+    if sorted(table) != sorted(keys):
+        raise InputError(f"{name} has the keys {', '.join(value)}; a {kind} schedule has {', '.join(keys)} beside it")
+    try:
+        return schedule(**table)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def to_plain(value: Any) -> Any:
+    """Return a schedule as its table, and any other value as it is."""
+    for kind, schedule in SCHEDULES.items():
+        if isinstance(value, schedule):
+            return {"schedule": kind, **asdict(value)}
+    return value
+
+
 def check_rate(name: str, rate: object, *, positive: bool) -> None:
-    """Refuse a rate that is no number or schedule, or whose values are out of range."""
+    """Refuse a rate that is neither a number nor a schedule, or whose values are out of range."""
     if isinstance(rate, bool) or not isinstance(rate, int | float | Schedule):
         raise InputError(f"{name}={rate!r} is neither a number nor a schedule; use a number such as 0.1")
     values = (rate,) if isinstance(rate, int | float) else rate.values()
@@ -119,7 +145,7 @@ def check_rate(name: str, rate: object, *, positive: bool) -> None:
 def _check_numbers(**values: object) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise InputError(f"{name}={value!r} is no number; use one such as 0.1 or 2")
+            raise InputError(f"{name}={value!r} is not a number; use one such as 0.1 or 2")
 
 
 def _check_whole(name: str, value: object) -> None:

@@ -1,12 +1,13 @@
 """Where client states live, and what makes a round count."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-
-from fedadmm.core.algorithm import Algorithm, Message
+from fedadmm.core.algorithm import AnyAlgorithm, Message
 from fedadmm.core.round import ServerCheckpoint
+
+if TYPE_CHECKING:
+    import torch
 
 
 class StateTypes(NamedTuple):
@@ -16,8 +17,10 @@ class StateTypes(NamedTuple):
     client: type[Any]
 
 
-def state_types(algorithm: Algorithm[Any, Any, Any]) -> StateTypes:
+def state_types(algorithm: AnyAlgorithm) -> StateTypes:
     """Return the types of an algorithm's server and clients."""
+    import torch  # a store can be described without it
+
     theta = torch.zeros(1)
     return StateTypes(type(algorithm.init_server(theta)), type(algorithm.init_client(theta)))
 
@@ -30,12 +33,16 @@ class Store(Protocol):
     """
 
     @property
-    def float_type(self) -> torch.dtype | None:
+    def float_type(self) -> "torch.dtype | None":
         """What the float32 vectors of a state are kept as, None for what they are."""
         ...
 
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""
+        ...
+
+    def round_of(self, client: int) -> int | None:
+        """Return the round in which a client's state was committed, None if it has none."""
         ...
 
     def stage(self, round: int, client: int, state: Message) -> None:

@@ -1,9 +1,8 @@
 """How client updates are run."""
 
 from collections.abc import Callable
-from typing import Any
 
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine, num_cores
 from fedadmm.core.names import EngineName
 from fedadmm.core.store import Store
@@ -17,7 +16,7 @@ __all__ = ["Choice", "EngineName", "choose", "make_engine"]
 
 def make_engine(
     choice: Choice,
-    algorithm: Algorithm[Any, Any, Any],
+    algorithm: AnyAlgorithm,
     task: StackableTask,
     store: Store,
     *,

@@ -2,9 +2,9 @@
 
 import logging
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import EngineName
 from fedadmm.engine.elementwise import check_elementwise
@@ -40,9 +40,7 @@ def settings_for(arithmetic: str) -> str:
     return 'engine = "stacked"' if arithmetic == "stacked" else 'engine = "workers" or "serial"'
 
 
-def choose(
-    name: EngineName, algorithm: Algorithm[Any, Any, Any], task: StackableTask, *, num_workers: int | None = None
-) -> Choice:
+def choose(name: EngineName, algorithm: AnyAlgorithm, task: StackableTask, *, num_workers: int | None = None) -> Choice:
     """Return the engine to run on; refuse to stack what cannot be stacked."""
     if name == "auto":
         choice = _picked(algorithm, task)
@@ -61,7 +59,7 @@ def choose(
     return Choice(name, None)
 
 
-def _picked(algorithm: Algorithm[Any, Any, Any], task: StackableTask) -> Choice:
+def _picked(algorithm: AnyAlgorithm, task: StackableTask) -> Choice:
     size = f"{task.num_parameters:,} parameters"
     if task.num_parameters > STACKED_UP_TO:
         return Choice("workers", f"{size} are more than {STACKED_UP_TO:,}")
@@ -74,6 +72,6 @@ def _picked(algorithm: Algorithm[Any, Any, Any], task: StackableTask) -> Choice:
     return Choice("stacked", f"{size} are at most {STACKED_UP_TO:,}")
 
 
-def _check_stackable(algorithm: Algorithm[Any, Any, Any], task: StackableTask) -> None:
+def _check_stackable(algorithm: AnyAlgorithm, task: StackableTask) -> None:
     task.check_stackable()
     check_elementwise(algorithm)

@@ -1,19 +1,24 @@
 """Who takes part in a round, and what each client is asked to do: an assignment is made here, whole, and passed on."""
 
-from collections.abc import Collection, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
 
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.participation import Devices, Participation
-from fedadmm.core.round import Assignment
+from fedadmm.core.round import Assignment, never
 from fedadmm.core.seeds import stream
 from fedadmm.training.local import LocalTraining
+
+LastRound = Callable[[int], int | None]  # of a client
 
 
 class Plans(Protocol):
     """Says who takes part in a round, and what each is asked to do."""
 
-    def plan(self, round: int, *, informed: Collection[int] | None = None) -> list[Assignment]: ...
+    def plan(
+        self, round: int, *, informed: Collection[int] | None = None, last_round: LastRound = never
+    ) -> list[Assignment]: ...
 
 
 class Planner:
@@ -21,42 +26,60 @@ class Planner:
 
     def __init__(
         self,
-        algorithm: Algorithm[Any, Any, Any],
+        algorithm: AnyAlgorithm,
         *,
         participation: Participation,
         local: LocalTraining,
         devices: Devices,
         seed: int,
     ) -> None:
-        self._skip_probability, self._participation = algorithm.silence, participation
+        skipping = trait(algorithm, SkipsCommunication)
+        self._skip_probability = None if skipping is None else skipping.skip_probability
+        self._participation = participation
         self._local, self._devices, self._seed = local, devices, seed
 
-    def plan(self, round: int, *, informed: Collection[int] | None = None) -> list[Assignment]:
+    def plan(
+        self, round: int, *, informed: Collection[int] | None = None, last_round: LastRound = never
+    ) -> list[Assignment]:
         """Return the assignments of a round, ids rising.
 
         informed: the clients that have had the server's state since their last update, because that update counted in
             the last round; None before the first round: everybody knows theta^0.
+        last_round: gives the round in which a client's last update counted, None if none did.
         """
         generator = stream(self._seed, "participation", round)
         selected = self._participation.select(round, devices=self._devices, generator=generator)
-        return self.assigned(round, selected, informed=informed)
+        return self.assigned(round, selected, informed=informed, last_round=last_round)
 
     def assigned(
-        self, round: int, selected: Iterable[int], *, informed: Collection[int] | None = None
+        self,
+        round: int,
+        selected: Iterable[int],
+        *,
+        informed: Collection[int] | None = None,
+        last_round: LastRound = never,
     ) -> list[Assignment]:
         """Return the assignments of a round in which these clients were selected to communicate."""
         if self._skip_probability is None:
-            return [self.assignment(round, int(client)) for client in selected]
+            return [self.assignment(round, int(client), last_round=last_round(int(client))) for client in selected]
         # All clients compute. The selected ones communicate, or nobody does.
         skipped = stream(self._seed, "silence", round).random() < self._skip_probability
         senders = set() if skipped else set(map(int, selected))
         return [
-            self.assignment(round, client, hears=informed is None or client in informed, sends=client in senders)
+            self.assignment(
+                round,
+                client,
+                hears=informed is None or client in informed,
+                sends=client in senders,
+                last_round=last_round(client),
+            )
             for client in range(self._devices.num_clients)
         ]
 
-    def assignment(self, round: int, client: int, *, hears: bool = True, sends: bool = True) -> Assignment:
+    def assignment(
+        self, round: int, client: int, *, hears: bool = True, sends: bool = True, last_round: int | None = None
+    ) -> Assignment:
         """Return what one client is asked to do in a round."""
         epochs = self._local.epochs_of(client, round=round, seed=self._seed)
         gradients = self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts)
-        return Assignment(client, round, epochs, gradients, hears=hears, sends=sends)
+        return Assignment(client, round, epochs, gradients, hears, sends, last_round)

@@ -19,7 +19,7 @@ from typing import Any
 import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
-from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import RoundTime, Task, num_cores
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult
@@ -41,7 +41,7 @@ class RayEngine:
 
     def __init__(
         self,
-        algorithm: Algorithm[Any, Any, Any],
+        algorithm: AnyAlgorithm,
         task: Task,
         store: Store,
         *,
@@ -156,14 +156,16 @@ class RayEngine:
     def _visits(self, summary: Summary, buffers: Buffers) -> Iterator[ClientResult]:
         """Yield the visits of a share: the first that was applied brings the mean, the others have a message's form."""
         applied = tuple(report.client for report in summary.reports if report.finite and not report.silent)
-        for client, effort, newcomer, finite, silent in summary.reports:
+        for client, effort, first_visit, finite, silent in summary.reports:
             if summary.mean is not None and client == applied[0]:
                 upload, left_behind = map(decode, summary.mean)
                 effort = effort._replace(buffers=Buffers(*left_behind))
-                yield ClientResult(client, type(self._upload_form)(*upload), effort, newcomer, finite, mean_of=applied)
+                yield ClientResult(
+                    client, type(self._upload_form)(*upload), effort, first_visit, finite, mean_of=applied
+                )
             else:
                 effort = effort._replace(buffers=buffers)
-                yield ClientResult(client, self._upload_form, effort, newcomer, finite, mean_of=(), silent=silent)
+                yield ClientResult(client, self._upload_form, effort, first_visit, finite, mean_of=(), silent=silent)
 
 
 def count_shares(num_workers: int | None) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import ray
 import torch
 
-from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Scores, Task
 from fedadmm.core.messages import MeanInOrder
 from fedadmm.core.round import Assignment, Buffers, ClientStats, visit_client
@@ -21,7 +21,7 @@ NOTHING = Buffers(torch.empty(0), torch.empty(0, dtype=torch.int64))
 class Setup:
     """All that an actor needs."""
 
-    algorithm: Algorithm[Any, Any, Any]
+    algorithm: AnyAlgorithm
     task: Task
     initial: Vector
     kinds: tuple[type[Any], type[Any]]  # of what is downloaded, and of a client's state
@@ -33,7 +33,7 @@ class Report(NamedTuple):
 
     client: int
     effort: ClientStats  # without the buffers
-    newcomer: bool
+    first_visit: bool
     finite: bool
     silent: bool
 
@@ -86,7 +86,7 @@ class Home:
                 problem=setup.task.problem(assignment, buffers=buffers),
             )
             effort = visit.effort._replace(buffers=NOTHING)
-            reports.append(Report(visit.client, effort, visit.newcomer, visit.finite, visit.silent))
+            reports.append(Report(visit.client, effort, visit.first_visit, visit.finite, visit.silent))
             if not visit.finite:
                 continue
             if not visit.silent:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, visit_client
 from fedadmm.core.store import Store
@@ -15,7 +15,7 @@ class SerialEngine:
 
     took = RoundTime()
 
-    def __init__(self, algorithm: Algorithm[Any, Any, Any], task: Task, store: Store, *, initial: Vector) -> None:
+    def __init__(self, algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector) -> None:
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Iterable[Assignment]) -> Iterator[ClientResult]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Message, Solution, Vector
 from fedadmm.core.errors import InputError
 
 
@@ -52,9 +52,10 @@ class Standstill:
     """A local problem that is solved where it starts."""
 
     client, round, num_steps, num_examples, learning_rate = 0, 1, 1, 1, 1.0
+    first_visit, last_round = True, 0
 
-    def solve(self, *, start: Vector, **terms: Any) -> Vector:
-        return start.clone()
+    def solve(self, *, start: Vector, **terms: Any) -> Solution:
+        return Solution(start.clone(), 1)
 
     def gradient(self, w: Vector) -> Vector:
         return torch.zeros_like(w)
@@ -66,7 +67,7 @@ class Standstill:
         return v / rho
 
 
-def probe_upload(algorithm: Algorithm[Any, Any, Any], download: Any, initial: Vector) -> Message:
+def probe_upload(algorithm: AnyAlgorithm, download: Any, initial: Vector) -> Message:
     """Return an upload of an algorithm, for its form alone."""
     name = type(algorithm).__name__
     answer: Any = algorithm.client_update(download, algorithm.init_client(initial), Standstill())

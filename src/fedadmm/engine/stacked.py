@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import torch
 
-from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.messages import is_finite
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, received
 from fedadmm.core.store import Store
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.shared import probe_upload
@@ -65,7 +65,7 @@ class StackedEngine:
 
     def __init__(
         self,
-        algorithm: Algorithm[Any, Any, Any],
+        algorithm: AnyAlgorithm,
         task: StackableTask,
         store: Store,
         *,
@@ -110,12 +110,12 @@ class StackedEngine:
         found = [self._store.get(client) for client in clients]
         fresh = algorithm.init_client(self._initial if algorithm.newcomer == "initial" else download.theta)
         states: list[Any] = [fresh if state is None else state for state in found]
-        received = [
-            algorithm.receive(download, state) if assignment.hears else state
+        known = [
+            received(algorithm, download, state, assignment)
             for assignment, state in zip(problem.assignments, states, strict=True)
         ]
         with threads(self._num_threads):
-            before = stacked(received, like=download.theta)
+            before = stacked(known, like=download.theta)
             upload, after = algorithm.client_update(download, before, problem)
             finite = _finite_rows((*upload, *after), len(clients))
         for client, state, ok in zip(clients, unstacked(after, len(clients), form=fresh), finite, strict=True):
@@ -152,8 +152,6 @@ def stacked(messages: Sequence[Message], *, like: Vector) -> Any:
 
 def _stacked_field(column: list[Any], like: Vector) -> Any:
     first = column[0]
-    if first is None:
-        return None
     if isinstance(first, torch.Tensor):
         rows = torch.stack(column)
         return rows if rows.ndim > 1 else rows[:, None]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, visit_client
 from fedadmm.core.store import Store
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
     upload: list[Any]
     effort: ClientStats
-    newcomer: bool
+    first_visit: bool
     finite: bool
     state: list[Any] | None  # of the new state, where the store has no file
 
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 class Setup:
     """All that a worker needs."""
 
-    algorithm: Algorithm[Any, Any, Any]
+    algorithm: AnyAlgorithm
     task: Task
     initial: Vector
     file: StateFile | None
@@ -95,7 +95,7 @@ class Setup:
             file.stage(round, client, state)
         elif visit.finite:
             kept = self.states[job.slot].write(state)
-        return Answer(upload, visit.effort, visit.newcomer, visit.finite, kept)
+        return Answer(upload, visit.effort, visit.first_visit, visit.finite, kept)
 
 
 class Updates(Sequence[Update]):
@@ -118,7 +118,7 @@ class WorkersEngine:
 
     def __init__(
         self,
-        algorithm: Algorithm[Any, Any, Any],
+        algorithm: AnyAlgorithm,
         task: Task,
         store: Store,
         *,
@@ -158,7 +158,7 @@ class WorkersEngine:
                 assignment.client,
                 self._setup.uploads[slot].read(answer.upload),
                 answer.effort,
-                answer.newcomer,
+                answer.first_visit,
                 answer.finite,
                 silent=not assignment.sends,
             )
@@ -184,7 +184,7 @@ class WorkersEngine:
     def _update(self, number: int, assignment: Assignment, download: list[Any]) -> Update:
         slot = number % self._num_slots
         if self._setup.file is not None:
-            return Update(assignment, download, slot, self._store.round_of(assignment.client), None)  # type: ignore[attr-defined]
+            return Update(assignment, download, slot, self._store.round_of(assignment.client), None)
         state = self._store.get(assignment.client)
         beside = None if state is None else self._setup.states[slot].write(state)
         return Update(assignment, download, slot, None, beside)

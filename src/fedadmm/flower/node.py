@@ -9,6 +9,7 @@ from flwr.app import Context, RecordDict
 
 from fedadmm.core.delivery import answered, settled
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import visit_client
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.engine.threads import one_thread
@@ -101,9 +102,10 @@ class Node:
         theta = request.download.theta
         with self._store(request.federation) as store, one_thread():
             saved = store.get(settled(store.journal(), request.delivery).acknowledged)
-            own = None if saved is None else self._algorithm.own_model(saved.state)
+            personal = trait(self._algorithm, HasPersonalModel)
+            own = theta if saved is None or personal is None else personal.personal_model(saved.state)
             scores: dict[str, float] = {}
-            for prefix, weights in {"": theta, "own-": theta if own is None else own}.items():
+            for prefix, weights in {"": theta, "own-": own}.items():
                 found = self._task.evaluate_client(self.client, weights, buffers=request.buffers)
                 scores |= {f"{prefix}{name}": value for name, value in found.items()}
                 # evaluate_client has loaded the model.

@@ -73,7 +73,7 @@ def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_
 
 
 def read_update(message: Message, wire: Wire, *, checkpoint: ServerCheckpoint) -> Update:
-    """Return the update in a reply to a server at this checkpoint; whether the client is a newcomer is the server's.
+    """Return the update in a reply to a server at this checkpoint; whether it is the client's first is the server's.
 
     An upload of the wrong format is refused like one that is not finite.
     """
@@ -99,7 +99,7 @@ def read_update(message: Message, wire: Wire, *, checkpoint: ServerCheckpoint) -
         )
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
     finite = finite and is_finite(payload.message)
-    return Update(reply, ClientResult(reply.client, payload.message, stats, newcomer=False, finite=finite))
+    return Update(reply, ClientResult(reply.client, payload.message, stats, first_visit=False, finite=finite))
 
 
 def pack_scores(scores: dict[str, float], *, num_examples: int) -> RecordDict:

@@ -34,8 +34,9 @@ def pack_request(request: NodeRequest, wire: Wire, *, config: ConfigRecord) -> R
         "federation": request.federation,
         "integers": buffers.integers.tolist(),
     }
-    if assignment.gradients is not None:
-        facts["gradients"] = assignment.gradients
+    for key, value in (("gradients", assignment.gradients), ("last-round", assignment.last_round)):
+        if value is not None:
+            facts[key] = value
     content = RecordDict({"arrays": wire.pack_download(Payload(request.download, buffers.floats))})
     content["config"] = ConfigRecord({**config, **facts})
     if request.initial is not None:
@@ -47,11 +48,12 @@ def read_request(content: RecordDict, wire: Wire) -> NodeRequest:
     """Return the request in a message's records; arrays of another model raise WrongFormatError."""
     config = content.config_records["config"]
     client = integer(config, "client-id")
-    gradients = integer(config, "gradients") if "gradients" in config else None
+    gradients, last_round = (integer(config, key) if key in config else None for key in ("gradients", "last-round"))
+    round, epochs = integer(config, "server-round"), integer(config, "epochs")
     download, floats = wire.unpack_download(content.array_records["arrays"])
     initial = content.array_records.get("initial")
     return NodeRequest(
-        Assignment(client, integer(config, "server-round"), integer(config, "epochs"), gradients),
+        Assignment(client, round, epochs, gradients, last_round=last_round),
         Request(client, integer(config, "number"), integer(config, "applied")),
         federation_of(content),
         download,

@@ -72,6 +72,10 @@ class ServerFolder:
         state = self._store.get(client)
         return NONE if state is None else state[0]
 
+    def round_of(self, client: int) -> int | None:
+        """Return the round in which a client's last update was applied, None if none was."""
+        return self._store.round_of(client)
+
     def new_number(self) -> int:
         """Return a number above every one that was ever used: the clock's, as a restored server has forgotten some."""
         self._last_number = max(self._last_number + 1, time.time_ns() // 1000)

@@ -9,8 +9,9 @@ from pydantic import Field, field_validator
 
 from fedadmm.algorithms import FedADMM
 from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.training.local import LocalTraining
 
@@ -30,7 +31,7 @@ class FederationSettings(Settings):
     round_timeout: float = 3600.0  # seconds that a round waits for its slowest node
     seed: int = 0
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
-    algorithm: Algorithm[Any, Any, Any] = FedADMM()
+    algorithm: AnyAlgorithm = FedADMM()
     local: LocalTraining = LocalTraining()
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
@@ -43,13 +44,13 @@ class FederationSettings(Settings):
 
     @field_validator("algorithm")
     @classmethod
-    def _check_algorithm(cls, value: Algorithm[Any, Any, Any]) -> Algorithm[Any, Any, Any]:
-        if value.needs_everyone or value.second_order:
+    def _check_algorithm(cls, value: AnyAlgorithm) -> AnyAlgorithm:
+        if trait(value, NeedsEveryClient):
             raise InputError(
                 f"{type(value).__name__} needs every client in every round, and a node of Flower's may be away; "
                 "use it in a simulation (`fedadmm run`)"
             )
-        if value.silence is not None:
+        if trait(value, SkipsCommunication):
             raise InputError(
                 f"{type(value).__name__}'s clients compute in rounds in which nobody asks them, and a node of Flower's "
                 "computes when it is asked; use it in a simulation (`fedadmm run`)"

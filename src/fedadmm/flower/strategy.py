@@ -120,7 +120,7 @@ class AlgorithmStrategy(Strategy):
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
         began = time.perf_counter()
         connected = self._nodes.connected(grid, at_least=self.settings.min_available_nodes)
-        assignments = self._planner.plan(self.checkpoint.round + 1)
+        assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.round_of)
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = _Round(replies, [], began)
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
@@ -149,6 +149,8 @@ class AlgorithmStrategy(Strategy):
         metrics = MetricRecord({"num-applied": len(summary.clients), "num-refused": len(summary.refused)})
         if summary.client_loss is not None:
             metrics["train-loss"] = summary.client_loss
+        if isinstance(self._wire, ModelWire):  # what Flower's wrappers may change is what travels: theta
+            return self.format.model_arrays(checkpoint.server.theta, checkpoint.buffers.floats), metrics
         return self._model_arrays(checkpoint), metrics
 
     def configure_evaluate(
@@ -191,11 +193,14 @@ class AlgorithmStrategy(Strategy):
     def _request(self, kind: str, assignment: Assignment) -> NodeRequest:
         applied = self._folder.applied(assignment.client)
         needs_initial = kind == MessageType.TRAIN and applied == NONE and self.algorithm.newcomer == "initial"
+        download = self.algorithm.download(self.checkpoint.server)
+        if kind == MessageType.EVALUATE:
+            download = download._replace(theta=self.algorithm.model(self.checkpoint.server))
         return NodeRequest(
             assignment,
             Request(assignment.client, self._round.replies.number, applied),
             self._folder.federation,
-            self.algorithm.download(self.checkpoint.server),
+            download,
             self.checkpoint.buffers,
             self._folder.initial if needs_initial else None,
         )
@@ -211,8 +216,8 @@ class AlgorithmStrategy(Strategy):
                 log(WARNING, "Client %s failed: %s", client, error)
                 continue
             if self._round.replies.counts(reply):
-                newcomer = self._folder.applied(reply.client) == NONE
-                found.append((result._replace(newcomer=newcomer), message))
+                first_visit = self._folder.round_of(reply.client) is None
+                found.append((result._replace(first_visit=first_visit), message))
         found.sort(key=lambda pair: pair[0].client)
         if self._aggregator is None:
             return [result for result, _ in found]
@@ -231,17 +236,19 @@ class AlgorithmStrategy(Strategy):
         self.scores = self._evaluated(checkpoint)
         seconds, lost = time.perf_counter() - self._round.began, self._round.replies.missing
         record = Record.of(checkpoint.round, summary, self.scores, seconds=seconds, lost=lost)
-        self._model.load(checkpoint.server.theta)
+        self._model.load(self.algorithm.model(checkpoint.server))
         self._model.load_buffers(checkpoint.buffers)
         number = self._round.replies.number
         self._folder.commit(checkpoint, number=number, record=record, module=self._model.module)
         self.checkpoint, self._round.applied = checkpoint, None
 
     def _model_arrays(self, checkpoint: ServerCheckpoint) -> ArrayRecord:
-        return self.format.model_arrays(checkpoint.server.theta, checkpoint.buffers.floats)
+        return self.format.model_arrays(self.algorithm.model(checkpoint.server), checkpoint.buffers.floats)
 
     def _evaluated(self, checkpoint: ServerCheckpoint) -> dict[str, float]:
-        return {} if self._evaluation is None else self._evaluation(checkpoint.server.theta, checkpoint.buffers)
+        if self._evaluation is None:
+            return {}
+        return self._evaluation(self.algorithm.model(checkpoint.server), checkpoint.buffers)
 
     def _make_planner(self) -> Planner:
         settings, participation = self.settings, Uniform(self.settings.fraction_train)

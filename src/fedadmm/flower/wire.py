@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
-from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.engine.shared import probe_upload
 from fedadmm.training.flat import FlatModel
@@ -43,7 +43,7 @@ class Wire(Protocol):
 class MessageFormat:
     """The names and shapes of a model, and the fields of an algorithm's messages over it."""
 
-    def __init__(self, algorithm: Algorithm[Any, Any, Any], model: FlatModel) -> None:
+    def __init__(self, algorithm: AnyAlgorithm, model: FlatModel) -> None:
         theta = model.weights.clone()
         self.download = algorithm.download(algorithm.init_server(theta))
         self.upload = probe_upload(algorithm, self.download, theta)
@@ -105,7 +105,7 @@ class ModelWire:
 
     def __init__(self, format: MessageFormat) -> None:
         (upload, download), name = (format.upload, format.download), type(format.upload).__module__
-        if len(upload) != 1 or any(field is not None for field in download[1:]):
+        if len(upload) != 1 or len(download) != 1:
             fields = [*getattr(upload, "_fields", ()), *getattr(download, "_fields", ())]
             raise InputError(
                 f'wire="model" carries one vector each way, and {name} has {", ".join(fields)}; use wire="upload"'
@@ -159,21 +159,21 @@ def number(record: MetricRecord, key: str) -> float:
 
 
 def _pack(payload: Payload) -> ArrayRecord:
-    fields = {key: value for key, value in payload.message._asdict().items() if value is not None}
+    fields = payload.message._asdict()
     if payload.floats.numel():
         fields["buffers"] = payload.floats
     return ArrayRecord({key: _array(value) for key, value in fields.items()})
 
 
 def _unpack(arrays: ArrayRecord, format: Message, floats: Vector) -> Payload:
-    fields: dict[str, Any] = {k: v for k, v in format._asdict().items() if v is not None}  # type: ignore[attr-defined]
+    fields: dict[str, Any] = format._asdict()  # type: ignore[attr-defined]
     shapes = {key: tuple(torch.as_tensor(value).shape) for key, value in fields.items()}
     if floats.numel():
         shapes["buffers"] = tuple(floats.shape)
     found: dict[str, Any] = _tensors(arrays, shapes)
     buffers = found.pop("buffers", floats)
     values = {k: found[k] if isinstance(v, torch.Tensor) else found[k].item() for k, v in fields.items()}
-    return Payload(type(format)(**{key: values.get(key) for key in format._fields}), buffers)  # type: ignore[attr-defined]
+    return Payload(type(format)(**values), buffers)
 
 
 def _array(value: Any) -> Array:

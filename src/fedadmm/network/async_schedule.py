@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedadmm.core.participation import Ids
-from fedadmm.core.round import Assignment
+from fedadmm.core.round import Assignment, never
 from fedadmm.core.seeds import stream
 from fedadmm.network.settings import Asynchronous
 from fedadmm.network.timing import Timing
@@ -55,9 +55,12 @@ class AsyncSchedule:
         self._updates = self._played()
         self._last: Update | None = None
 
-    def plan(self, round: int, *, informed: Collection[int] | None = None) -> list[Assignment]:
+    def plan(
+        self, round: int, *, informed: Collection[int] | None = None, last_round: Callable[[int], int | None] = never
+    ) -> list[Assignment]:
         """Return the assignments whose uploads an update applies; they were made when the clients were sent theta."""
-        return [arrival.assignment._replace(round=round) for arrival in self.update(round).arrivals]
+        asked = [arrival.assignment for arrival in self.update(round).arrivals]
+        return [assignment._replace(round=round, last_round=last_round(assignment.client)) for assignment in asked]
 
     def update(self, round: int) -> Update:
         """Return an update; the cost is that of the updates since the last one that was asked for."""

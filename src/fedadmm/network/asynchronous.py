@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import Engine, RoundTime
+from fedadmm.core.optional import CorrectsLateNewcomers, trait
 from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.network.async_schedule import AsyncSchedule
 from fedadmm.network.wrapper import EngineWrapper
@@ -26,16 +27,12 @@ class AsynchronousEngine(EngineWrapper):
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        algorithm: Algorithm[Any, Any, Any],
-        schedule: AsyncSchedule,
-        *,
-        sent: Mapping[int, SentModel],
+        self, engine: Engine, algorithm: AnyAlgorithm, schedule: AsyncSchedule, *, sent: Mapping[int, SentModel]
     ) -> None:
         """Begin; `sent` is what clients still at work were sent, by the number of updates before it."""
         super().__init__(engine)
-        self._algorithm, self._schedule, self._sent = algorithm, schedule, dict(sent)
+        self._corrects = trait(algorithm, CorrectsLateNewcomers)
+        self._schedule, self._sent = schedule, dict(sent)
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of an update's clients, each made with what the client was sent."""
@@ -47,8 +44,8 @@ class AsynchronousEngine(EngineWrapper):
             then = self._sent[version]
             group = [assignment for _, assignment in pairs]
             for result in self._engine.run(then.download, buffers=then.buffers, assignments=group):
-                if result.newcomer and version != newest:
-                    upload = self._algorithm.joining(result.upload, then=then.download, now=download)
+                if self._corrects is not None and result.first_visit and version != newest:
+                    upload = self._corrects.late_upload(result.upload, then=then.download, now=download)
                     result = result._replace(upload=upload)
                 yield result
         self._sent = {version: sent for version, sent in self._sent.items() if version in update.in_use}

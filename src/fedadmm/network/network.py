@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import Engine
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.participation import Ids, Participation, Uniform
 from fedadmm.core.round import Assignment, ServerCheckpoint
 from fedadmm.network.async_schedule import AsyncSchedule
@@ -39,7 +39,7 @@ class Network:
     def around(
         self,
         engine: Engine,
-        algorithm: Algorithm[Any, Any, Any],
+        algorithm: AnyAlgorithm,
         *,
         seconds: float,
         applied: Mapping[int, int],
@@ -54,7 +54,7 @@ class Network:
             sent = {round: SentModel(algorithm.download(was.server), was.buffers) for round, was in kept.items()}
             return AsynchronousEngine(engine, algorithm, self.schedule, sent=sent)
         if self.faults is not None:
-            alone = algorithm.silence is not None
+            alone = trait(algorithm, SkipsCommunication) is not None
             engine = FaultyEngine(engine, self.faults, seed=self.seed, applied=applied, go_on_alone=alone)
         if self.clock is not None and self.timing is not None:
             engine = TimedEngine(engine, self.timing, deadline=self.clock.deadline, late=self.clock.late, now=seconds)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from fedadmm.config.certificate import CertificateSettings
 from fedadmm.config.compatibility import check_clock, check_model, check_rules
 from fedadmm.config.experiment import Weighting
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.messages import num_bytes
 from fedadmm.core.names import EngineName
@@ -72,7 +72,7 @@ def options_from(values: Mapping[str, Any]) -> Options:
 class Federation:
     """All that a simulation plays with, but the place of its state."""
 
-    algorithm: Algorithm[Any, Any, Any]
+    algorithm: AnyAlgorithm
     options: Options
     task: LearningTask
     weights: ClientWeights
@@ -84,7 +84,7 @@ class Federation:
     optimum: Optimum | None  # where the distance to it is asked for
 
 
-def assemble(algorithm: Algorithm[Any, Any, Any], options: Options) -> Federation:
+def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     """Return the federation that these options describe; a mistake in them is found here."""
     data, local, seed = options.data, options.local, options.seed
     participation = participation_from(options.participation)

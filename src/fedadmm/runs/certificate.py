@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fedadmm.config.certificate import CertificateSettings
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.seeds import stream
@@ -40,7 +40,7 @@ class Certifier:
     def __init__(
         self,
         settings: CertificateSettings,
-        algorithm: Algorithm[Any, Any, Any],
+        algorithm: AnyAlgorithm,
         task: LearningTask,
         store: Store,
         *,
@@ -121,7 +121,7 @@ def is_certifiable(kind: type[Any]) -> bool:
 
 
 def check_certifiable(
-    settings: CertificateSettings, algorithm: Algorithm[Any, Any, Any], *, kind: type[Any], num_clients: int
+    settings: CertificateSettings, algorithm: AnyAlgorithm, *, kind: type[Any], num_clients: int
 ) -> None:
     """Refuse a method whose clients keep no w, y and rho, and a sample larger than the federation."""
     if not is_certifiable(kind):

@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
-from fedadmm.core.invariant import imbalance
+from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.store import state_types
 from fedadmm.runs.build import data_of
@@ -69,7 +70,7 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
             yield Finding("fact", "experiment", f"{experiment.name}, {experiment.algorithm}")
             if experiment.state.store == "memory":
                 yield Finding("fact", "state", "kept in memory, so there is none to check")
-                yield from _files(folder, folder.read_records(), None)
+                yield from _files(folder, folder.read_records(), None, experiment.algorithm)
             else:
                 yield from _store(folder, experiment, data_dir)
     except InputError as error:
@@ -91,7 +92,7 @@ def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> 
             yield _problem("the state is not that of experiment.toml; restore the one that was there")
         yield from _index(store, records)
         yield from _states(store, experiment, progress, data_dir)
-        yield from _files(folder, records, progress)
+        yield from _files(folder, records, progress, experiment.algorithm)
     finally:
         store.close()
 
@@ -106,7 +107,9 @@ def _index(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]
             )
 
 
-def _files(folder: RunFolder, records: list[dict[str, Any]], progress: ServerCheckpoint | None) -> Iterator[Finding]:
+def _files(
+    folder: RunFolder, records: list[dict[str, Any]], progress: ServerCheckpoint | None, algorithm: AnyAlgorithm
+) -> Iterator[Finding]:
     """Compare rounds.jsonl and model.safetensors with the store; a kill may leave them behind it, never ahead."""
     remedy = "run the same experiment again: it makes the file anew from the store"
     lines = folder.read_records()
@@ -120,7 +123,7 @@ def _files(folder: RunFolder, records: list[dict[str, Any]], progress: ServerChe
     model = read_model(folder)
     yield Finding("fact", "model.safetensors", _step(None if model is None else model.round, len(records)))
     if model is not None and progress is not None and model.round >= progress.round:
-        theta = progress.server.theta.to(model.theta.dtype)
+        theta = algorithm.model(progress.server).to(model.theta.dtype)
         if model.round > progress.round or not torch.equal(model.theta, theta):
             yield _problem(f"model.safetensors is not that of the store; {remedy}")
 
@@ -142,10 +145,10 @@ def _states(
     try:
         weights = ClientWeights(experiment.weighting, data_of(experiment, data_dir=data_dir))
     except InputError as error:
-        yield Finding("fact", "books", f"not checked: {error}")
-    books = None
+        yield Finding("fact", "invariant", f"not checked: {error}")
+    invariant = None
     if progress is not None and weights is not None:
-        books = experiment.algorithm.books(progress.server, initial=initial, registered=weights.total)
+        invariant = invariant_of(experiment.algorithm, progress.server, initial=initial, registered=weights.total)
 
     def states() -> Iterator[tuple[float, Any]]:
         for client in store:
@@ -154,17 +157,17 @@ def _states(
             except InputError as error:
                 problems.append(_problem(str(error)))
 
-    if books is None or progress is None or weights is None:
+    if invariant is None or progress is None or weights is None:
         for _ in states():
             pass
         yield from problems
         return
-    gap = imbalance(books, states(), registered=weights.total)
+    gap = imbalance(invariant, states(), registered=weights.total)
     yield from problems
-    allowed = 4 * torch.finfo(books.held.dtype).eps * progress.round
-    text = f"{books.name} is the mean of the clients' up to {gap:.1e} (rounding allows {allowed:.1e})"
+    allowed = 4 * torch.finfo(invariant.held.dtype).eps * progress.round
+    text = f"{invariant.name} is the mean of the clients' up to {gap:.1e} (rounding allows {allowed:.1e})"
     exact = experiment.state.float_type == "float32"
-    yield Finding("fact", "books", text if exact else f"{text}, as far as {experiment.state.float_type} goes")
+    yield Finding("fact", "invariant", text if exact else f"{text}, as far as {experiment.state.float_type} goes")
     if exact and gap > allowed and not problems:
         yield _problem(f"{text}; restore the run folder from a copy, or remove it and run again")
 

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.store import state_types
 from fedadmm.runs.build import simulation_of
 from fedadmm.runs.folder import RunFolder
@@ -51,15 +52,15 @@ def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) ->
 
 
 def _personal_model(
-    store: DiskStore, client: int | None, model: StoredModel, algorithm: Algorithm[Any, Any, Any]
+    store: DiskStore, client: int | None, model: StoredModel, algorithm: AnyAlgorithm
 ) -> dict[str, torch.Tensor]:
     """Return the model with a client's own weights in the place of the server's."""
     if client is None:
         raise InputError("--personal-model needs to know whose; give --client as well")
-    own = algorithm.own_model(_state(store, client))
-    if own is None:
+    personal = trait(algorithm, HasPersonalModel)
+    if personal is None:
         raise InputError(f"{type(algorithm).__name__} keeps no model of a client's own; export the model instead")
-    return model.tensors | _in_shapes(own, model)
+    return model.tensors | _in_shapes(personal.personal_model(_state(store, client)), model)
 
 
 def _client_tensors(store: DiskStore, client: int, model: StoredModel) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import nn
 
 from fedadmm.config.certificate import CertificateSettings
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
@@ -65,7 +65,7 @@ class Result:
 
 
 def simulate(
-    algorithm: Algorithm[Any, Any, Any],
+    algorithm: AnyAlgorithm,
     *,
     model: str | nn.Module | ModelFunction,
     data: FederatedData,

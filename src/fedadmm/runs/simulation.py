@@ -7,9 +7,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from torch import nn
 
-from fedadmm.core.algorithm import Algorithm, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.core.store import StateTypes, Store, state_types
 from fedadmm.engine import make_engine
@@ -29,9 +30,7 @@ OpenStore = Callable[[StateTypes, Vector], Store]  # given theta^0
 class Simulation:
     """A run in progress: `advance()` plays one round and returns its record."""
 
-    def __init__(
-        self, algorithm: Algorithm[Any, Any, Any], *, open_store: OpenStore | None = None, **options: Any
-    ) -> None:
+    def __init__(self, algorithm: AnyAlgorithm, *, open_store: OpenStore | None = None, **options: Any) -> None:
         """Assemble a federation, and begin, or go on where its store has ended.
 
         options: those of `fedadmm.runs.assembly.Options`. open_store: called once nothing can be wrong with them; the
@@ -59,8 +58,7 @@ class Simulation:
     @property
     def theta(self) -> Vector:
         """The server's model as a flat vector."""
-        theta: Vector = self.progress.server.theta
-        return theta
+        return self.algorithm.model(self.progress.server)
 
     @property
     def task(self) -> LearningTask:
@@ -85,7 +83,8 @@ class Simulation:
         """Play the next round, commit it, and return its record."""
         began = time.perf_counter()
         number = self.progress.round + 1
-        assignments = self.federation.planner.plan(number, informed=self.history[-1].clients if self.history else None)
+        informed = self.history[-1].clients if self.history else None
+        assignments = self.federation.planner.plan(number, informed=informed, last_round=self._store.round_of)
         with one_thread():
             results = self._engine.run(
                 self.algorithm.download(self.progress.server), buffers=self.progress.buffers, assignments=assignments
@@ -114,9 +113,11 @@ class Simulation:
 
     def _scores(self, progress: ServerCheckpoint) -> dict[str, float]:
         with one_thread():
-            scores = self._engine.evaluate(self.algorithm.download(progress.server), buffers=progress.buffers)
+            theta = self.algorithm.model(progress.server)
+            shown = self.algorithm.download(progress.server)._replace(theta=theta)
+            scores = self._engine.evaluate(shown, buffers=progress.buffers)
         if self.optimum is not None:
-            scores["distance"] = self.optimum.distance(progress.server.theta)
+            scores["distance"] = self.optimum.distance(theta)
         return scores
 
     def assignments(self, round: int) -> list[Assignment]:
@@ -139,17 +140,18 @@ class Simulation:
         with one_thread():
             scores = [
                 self.task.evaluate_client(
-                    client, self.theta if model == "theta" else self.own_model(client), buffers=self.progress.buffers
+                    client,
+                    self.theta if model == "theta" else self.personal_model(client),
+                    buffers=self.progress.buffers,
                 )[metric]
                 for client in range(self.task.data.num_clients)
             ]
         return ClientScores(np.array(scores))
 
-    def own_model(self, client: int) -> Vector:
+    def personal_model(self, client: int) -> Vector:
         """Return a client's own model as a flat vector; the server's if it has none."""
-        state = self._store.get(client)
-        own = None if state is None else self.algorithm.own_model(state)
-        return self.theta if own is None else own
+        state, personal = self._store.get(client), trait(self.algorithm, HasPersonalModel)
+        return self.theta if state is None or personal is None else personal.personal_model(state)
 
 
 def _started(federation: Federation, store: Store, history: Sequence[Record]) -> Engine:

@@ -16,6 +16,7 @@ class MemoryStore:
     def __init__(self, *, float_type: torch.dtype | None = None) -> None:
         self.float_type = float_type
         self._states: dict[int, Message] = {}
+        self._rounds: dict[int, int] = {}  # of the states
         self._staged: dict[int, Message] = {}
         self._progress: ServerCheckpoint | None = None
         self._records: list[dict[str, Any]] = []
@@ -26,6 +27,10 @@ class MemoryStore:
         if state is None or self.float_type is None:
             return state
         return _rebuilt(state, [f.float() if getattr(f, "dtype", None) == self.float_type else f for f in state])
+
+    def round_of(self, client: int) -> int | None:
+        """Return the round in which a client's state was committed, None if it has none."""
+        return self._rounds.get(client)
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Hold a state until its round is committed."""
@@ -38,6 +43,7 @@ class MemoryStore:
     ) -> None:
         """Make the staged states of these clients count, and drop the others; nobody will ask for earlier rounds."""
         self._states.update((client, self._staged[client]) for client in clients)
+        self._rounds.update(dict.fromkeys(clients, progress.round))
         self._staged.clear()
         self._progress = progress
         self._records.append(record)

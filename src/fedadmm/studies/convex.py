@@ -24,10 +24,10 @@ from fedadmm.algorithms import (
     FedProx,
     FedSGD,
     FedYogi,
+    RandomisedServer,
     Scaffold,
-    SittingOut,
 )
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.files import write_whole
 from fedadmm.core.participation import Uniform
 from fedadmm.data.quadratic import quadratic
@@ -49,7 +49,7 @@ AS_ANALYSED = FedADMM(rho=RHO, eta="participation", newcomer="initial")
 class Method:
     """A method as the table has it: its local work is this many gradient steps, or an exact solve where it is None."""
 
-    algorithm: Algorithm[Any, Any, Any]
+    algorithm: AnyAlgorithm
     num_steps: int | None = None
     learning_rate: float = 0.1
 
@@ -69,7 +69,7 @@ METHODS: dict[str, Method] = {
     "FedADMM, released": Method(FedADMMReleased(rho=RHO)),
     "FedDyn": Method(FedDyn(rho=RHO)),
     "FedDyn, seen": Method(FedDyn(rho=RHO, over="seen")),
-    "randomised ADMM": Method(SittingOut(awake=0.5, inner=AS_ANALYSED)),
+    "randomised ADMM": Method(RandomisedServer(awake=0.5, inner=AS_ANALYSED)),
     "FedPD": Method(FedPD(rho=RHO)),
     "FedHybrid, gradient": Method(FedHybrid(newton=0.0), 1, 0.5),
     "FedHybrid, half": Method(FedHybrid(newton=0.5), 1, 0.5),
@@ -129,7 +129,7 @@ def distances(cell: Cell) -> Iterator[float]:
     draws = drawn(Uniform(cell.participation), num_clients=NUM_CLIENTS, rounds=limit, seed=SEED)
     nearest, since = 1.0, 0
     for progress, _ in rounds(method.algorithm, task, theta=theta, draws=draws, seed=SEED):
-        distance = float((progress.server.theta - optimum).norm() / optimum.norm())
+        distance = float((method.algorithm.model(progress.server) - optimum).norm() / optimum.norm())
         if distance < 0.9 * nearest:
             nearest, since = distance, progress.round
         yield distance

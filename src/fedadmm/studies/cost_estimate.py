@@ -13,6 +13,7 @@ import platformdirs
 from fedadmm.algorithms import FedAvg, FedSGD
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.engine import num_cores
+from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.runs.records import Record
 from fedadmm.training.local import LocalTraining
 
@@ -75,7 +76,7 @@ def gradient_evaluations(experiment: Experiment) -> float:
     """Return how many gradients of one example a round of one of the paper's experiments takes."""
     assert isinstance(experiment.participation, float)
     epochs = 1.0 if isinstance(experiment.algorithm, FedSGD) else experiment.local.mean_epochs
-    share = 1.0 if experiment.algorithm.silence is not None else experiment.participation  # then all compute
+    share = 1.0 if trait(experiment.algorithm, SkipsCommunication) else experiment.participation  # then all compute
     return share * NUM_EXAMPLES[experiment.data.name] * epochs
 
 

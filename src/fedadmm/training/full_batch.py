@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedadmm.core.algorithm import Vector
+from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment
 from fedadmm.training.flat import squared_norm
 from fedadmm.training.sgd import SGDProblem
@@ -18,15 +18,14 @@ class FullBatchProblem(SGDProblem):
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
-    ) -> Vector:
+    ) -> Solution:
         """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
-        budget = Budget(self._max_steps, self._tolerance or 0.0, self.learning_rate)
+        budget = Budget(self.num_steps, self._tolerance or 0.0, self.learning_rate)
         objective = Lagrangian(self._f, dual=dual, rho=rho, centre=centre, budget=budget)
         point = minimise(self._solver, objective, start=start, budget=budget)
         self._epsilon = point.epsilon
         self._steps += objective.calls - 1
-        self.num_steps = max(1, objective.calls - 1)  # an algorithm may divide by it
-        return point.w
+        return Solution(point.w, max(1, objective.calls - 1))
 
     def _f(self, w: Vector) -> tuple[float, Vector]:
         """Return f, of which weight decay is a part, and its gradient; dropout has the same mask in every call."""

@@ -18,9 +18,8 @@ from fedadmm.core.per_client import (
     read_epochs,
     value_of,
 )
-from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate
+from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
 from fedadmm.core.settings import Settings, at_least_one
-from fedadmm.core.values import rate_from, to_plain
 from fedadmm.training.solver_names import NAMES, SolverName, check_solver, names_of, own_solver
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from fedadmm.core.algorithm import Vector
+from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, ClientStats
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.data.examples import Examples
@@ -32,10 +32,10 @@ class SGDProblem:
         self._objective = Objective(model, examples, loss=loss, decay=l2, owner=f"client {assignment.client}")
         self._assignment, self._local, self._seed = assignment, local, seed
         self.client, self.round = assignment.client, assignment.round
+        self.first_visit, self.last_round = assignment.first_visit, assignment.last_round or 0
         self.num_examples = len(examples.targets)
         self.batch_size = min(self._wanted_batch(), self.num_examples)
-        self._max_steps = self._steps_within(assignment, max_steps=local.max_steps)
-        self.num_steps = self._max_steps  # after a solve: those it took
+        self.num_steps = self._steps_within(assignment, max_steps=local.max_steps)
         self.learning_rate = local.learning_rate_at(assignment.round)
         self._tolerance = local.tolerance_at(assignment.round, client=assignment.client, seed=seed)
         self._epsilon: float | None = None
@@ -46,7 +46,7 @@ class SGDProblem:
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
-    ) -> Vector:
+    ) -> Solution:
         """Run SGD on f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
         model, learning_rate = self._model, self.learning_rate
         constant = None if dual is None else dual
@@ -75,8 +75,7 @@ class SGDProblem:
                     break
             if self._is_over(self._steps - before, self.batch_size):
                 break
-        self.num_steps = self._steps - before
-        return model.weights.clone()
+        return Solution(model.weights.clone(), self._steps - before)
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the objective over all of the client's examples."""
@@ -118,7 +117,7 @@ class SGDProblem:
         if not steps:
             return False
         time = self._assignment.gradients
-        return steps >= self._max_steps or (time is not None and self._objective.evaluations + num_examples > time)
+        return steps >= self.num_steps or (time is not None and self._objective.evaluations + num_examples > time)
 
     def _measured(self, pull: float, constant: Vector | None) -> float:
         """Return |grad L|^2 at the model's weights; the solve does not notice."""

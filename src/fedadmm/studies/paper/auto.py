@@ -8,7 +8,7 @@ from typing import Any
 
 from fedadmm.algorithms import FedADMM, FedADMMAuto, FedDynAuto
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings, StateSettings
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.training.local import LocalTraining
 
@@ -19,10 +19,10 @@ ETAS: Mapping[str, Any] = {
     "participation": {"eta": "participation", "newcomer": "initial"},
     "seen": {"eta": "seen"},
 }
-CONSTANTS: dict[str, Algorithm[Any, Any, Any]] = {
+CONSTANTS: dict[str, AnyAlgorithm] = {
     f"fedadmm-{rho:g}-{name}": FedADMM(rho=rho, **how) for name, how in ETAS.items() for rho in RHOS
 }
-AUTOS: dict[str, Algorithm[Any, Any, Any]] = {
+AUTOS: dict[str, AnyAlgorithm] = {
     "fedadmm_auto": FedADMMAuto(),
     "feddyn_auto": FedDynAuto(),
     "feddyn_auto_all": FedDynAuto(over="all"),

@@ -9,13 +9,13 @@ from typing import Any
 
 from fedadmm.algorithms import FedADMM, FedAvg, FedDyn, FedProx
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.network.settings import Clock
 from fedadmm.studies.paper.study import PaperRun, Size, Study
 from fedadmm.training.local import LocalTraining
 
 # The forms and the learning rate that do best on digits: see presets/digits.toml.
-METHODS: dict[str, Algorithm[Any, Any, Any]] = {
+METHODS: dict[str, AnyAlgorithm] = {
     "fedadmm": FedADMM(rho=0.1, eta="seen", start="global"),
     "feddyn": FedDyn(rho=0.1, over="seen"),
     "fedavg": FedAvg(),

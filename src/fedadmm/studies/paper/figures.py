@@ -88,7 +88,7 @@ def against_fedpd(size: Size) -> Iterator[PaperRun]:
     setting = Setting("cifar10", 100, "noniid", epochs=10, batch_size=50).at(size)
     partly = {"fedadmm": ALGORITHM_1, "fedpd_partial": Method(FedPD(rho=0.01))}
     yield from (run._replace(tuned_as=None) for run in setting.runs(partly))
-    fedpd = setting.experiment("fedpd", Method(FedPD(rho=0.01, silence=0.9)))
+    fedpd = setting.experiment("fedpd", Method(FedPD(rho=0.01, skip_probability=0.9)))
     yield PaperRun(setting.column, fedpd.replace(participation=1.0))
 
 

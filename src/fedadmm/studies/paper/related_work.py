@@ -46,7 +46,7 @@ SENTENCES = {
         "applicable for large neural networks",
         finding="Taken as said: fewer than all clients, and networks, are refused.",
     ),
-    "sitting_out": Claim(
+    "randomised_server": Claim(
         sentence="[randomized ADMM] requires that subproblems to be solved exactly",
         finding="Not confirmed on these quadratics: with 5 gradient steps a visit it goes to the minimiser.",
     ),

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.optional import PlainSGDOnly, trait
 from fedadmm.studies.paper.study import PaperRun
 
 NETWORKS = {"cnn1": "cnn1_released", "cnn2": "cnn2_released"}
@@ -35,7 +36,7 @@ def _released(experiment: Experiment) -> Experiment:
         released = FedADMMReleased(rho=algorithm.rho)  # its eta is 1, and half of that from round 60 on
         algorithm = released if algorithm.eta == 1.0 else replace(released, eta=algorithm.eta)
     local = experiment.local
-    if not algorithm.plain_sgd_only:
+    if not trait(algorithm, PlainSGDOnly):
         local = local.replace(momentum=MOMENTUM)
     name = experiment.model.name
     return experiment.replace(

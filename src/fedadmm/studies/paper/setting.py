@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
-from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.studies.paper.study import PaperRun, Size
 from fedadmm.training.local import LocalTraining
 
@@ -23,7 +23,7 @@ Number = TypeVar("Number", str, float)
 class Method(NamedTuple):
     """An algorithm, and whether its clients draw their epochs from 1..E or do exactly E."""
 
-    algorithm: Algorithm[Any, Any, Any]
+    algorithm: AnyAlgorithm
     epochs: Literal["1..E", "E"] = "1..E"
     rounds: int = 1  # times as many as the others get
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from fedadmm.core.algorithm import Vector
+from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.core.seeds import stream
 from fedadmm.studies.theory.quadratics import QuadraticProblem, Quadratics
@@ -34,12 +34,13 @@ class _InexactProblem(QuadraticProblem):
         super().__init__(task, assignment, buffers)
         self._inexact = task
 
-    def solve(self, *, start: Vector, rho: float = 0.0, **terms: Any) -> Vector:
+    def solve(self, *, start: Vector, rho: float = 0.0, **terms: Any) -> Solution:
         """Return a point at which the gradient of the local problem is an error of the norm that was asked for."""
         task, epsilon = self._inexact, self._inexact.accuracy(self.client, self.round)
-        w = super().solve(start=start, rho=rho, **terms)
+        solution = super().solve(start=start, rho=rho, **terms)
         if epsilon == 0:
-            return w
-        drawn = stream(task.seed, "error", self.round, self.client).standard_normal(len(w))
+            return solution
+        drawn = stream(task.seed, "error", self.round, self.client).standard_normal(len(start))
         error = torch.from_numpy(drawn)
-        return w + task.inverse(self.client, rho) @ (error * (epsilon**0.5 / error.norm()))
+        away = task.inverse(self.client, rho) @ (error * (epsilon**0.5 / error.norm()))
+        return solution._replace(w=solution.w + away)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fedadmm.core.algorithm import Vector
+from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, Buffers, ClientStats
 
 NO_BUFFERS = Buffers(torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64))
@@ -68,6 +68,7 @@ class QuadraticProblem:
     def __init__(self, task: Quadratics, assignment: Assignment, buffers: Buffers) -> None:
         self._task, self.client, self._buffers = task, assignment.client, buffers
         self.round = assignment.round
+        self.first_visit, self.last_round = assignment.first_visit, assignment.last_round or 0
         self.num_steps = task.num_steps or 1
         self.num_examples = task.num_examples[assignment.client]
         self.learning_rate = task.learning_rate
@@ -90,18 +91,18 @@ class QuadraticProblem:
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
-    ) -> Vector:
+    ) -> Solution:
         """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2, exactly or by gradient steps from `start`."""
         linear = torch.zeros_like(start) if dual is None else dual
         if centre is not None:
             linear = linear - rho * centre
         if self._task.num_steps is None:
             self._steps += 1
-            return self._task.inverse(self.client, rho) @ (self._task.curved[self.client] - linear)
+            return Solution(self._task.inverse(self.client, rho) @ (self._task.curved[self.client] - linear), 1)
         w = start
         for _ in range(self._task.num_steps):
             w = w - self.learning_rate * (self.gradient(w) + linear + rho * w)
-        return w
+        return Solution(w, self._task.num_steps)
 
     def effort(self) -> ClientStats:
         """Return what was done; the loss of a quadratic is of no interest here."""

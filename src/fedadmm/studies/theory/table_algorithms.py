@@ -15,8 +15,9 @@ import torch
 from fedadmm.algorithms import ALGORITHMS, FedADMM, FedPD
 from fedadmm.config.compatibility import check_everyone
 from fedadmm.config.experiment import algorithm_to_table
-from fedadmm.core.algorithm import Algorithm, Message
+from fedadmm.core.algorithm import AnyAlgorithm, Message
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
 from fedadmm.core.participation import Uniform
 from fedadmm.core.round import Assignment
 from fedadmm.studies.paper.setting import METHODS
@@ -29,17 +30,17 @@ NUM_CLIENTS, DIMENSION, NUM_ROUNDS, RHO = 10, 6, 300, 0.3
 FIFTH = 0.2
 
 
-def methods() -> dict[str, Algorithm[Any, Any, Any]]:
+def methods() -> dict[str, AnyAlgorithm]:
     """Return every algorithm of ours, and the forms of two that end elsewhere than they do."""
     found = {name: _with_rho(kind()) for name, kind in ALGORITHMS.items()}
-    others: dict[str, Algorithm[Any, Any, Any]] = {
+    others: dict[str, AnyAlgorithm] = {
         "fedadmm, eta participation": FedADMM(rho=RHO, eta="participation", newcomer="initial"),
-        "fedpd, silence 0.5": FedPD(rho=RHO, silence=0.5),
+        "fedpd, skip probability 0.5": FedPD(rho=RHO, skip_probability=0.5),
     }
     return dict(sorted((found | others).items(), key=lambda item: list(found).index(item[0].split(",")[0])))
 
 
-def _with_rho(algorithm: Any) -> Algorithm[Any, Any, Any]:
+def _with_rho(algorithm: Any) -> AnyAlgorithm:
     has_rho = any(field.name == "rho" for field in fields(algorithm))
     return replace(algorithm, rho=RHO) if has_rho else algorithm
 
@@ -53,7 +54,7 @@ class Sizes(NamedTuple):
     @classmethod
     def of(cls, message: Message) -> "Sizes":
         """Count the fields of a message."""
-        kinds = [torch.as_tensor(field).numel() == DIMENSION for field in message if field is not None]
+        kinds = [torch.as_tensor(field).numel() == DIMENSION for field in message]
         return cls(sum(kinds), len(kinds) - sum(kinds))
 
     def __str__(self) -> str:
@@ -66,7 +67,7 @@ class Sizes(NamedTuple):
         return {0: "0", 1: "d"}.get(self.vectors, f"{self.vectors}d")
 
 
-def distance(algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, participation: float) -> str:
+def distance(algorithm: AnyAlgorithm, task: Quadratics, *, participation: float) -> str:
     """Return how far theta is from the minimiser after the rounds; "refused" where the method needs everyone."""
     rule = Uniform(participation)
     try:
@@ -76,12 +77,12 @@ def distance(algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, participa
     draws = drawn(rule, num_clients=NUM_CLIENTS, rounds=NUM_ROUNDS)
     theta = torch.zeros(DIMENSION, dtype=torch.float64)
     for progress, _ in rounds(algorithm, task, theta=theta, draws=draws):
-        theta = progress.server.theta
+        theta = algorithm.model(progress.server)
     gap = float((theta - task.minimiser()).norm())
     return "under 1e-8" if gap < 1e-8 else f"{gap:.0e}" if gap < 0.01 else f"{gap:.2f}"
 
 
-def sizes(algorithm: Algorithm[Any, Any, Any], task: Quadratics) -> tuple[Sizes, Sizes, Sizes]:
+def sizes(algorithm: AnyAlgorithm, task: Quadratics) -> tuple[Sizes, Sizes, Sizes]:
     """Return what a client keeps, what it sends, and what the server keeps, counted from a visit."""
     theta = torch.zeros(DIMENSION, dtype=torch.float64)
     server, client = algorithm.init_server(theta), algorithm.init_client(theta)
@@ -90,13 +91,13 @@ def sizes(algorithm: Algorithm[Any, Any, Any], task: Quadratics) -> tuple[Sizes,
     return Sizes.of(kept), Sizes.of(upload), Sizes.of(server)
 
 
-def facts(algorithm: Algorithm[Any, Any, Any], task: Quadratics) -> tuple[str, ...]:
+def facts(algorithm: AnyAlgorithm, task: Quadratics) -> tuple[str, ...]:
     """Return what an algorithm's file and its messages tell."""
     file = Path(inspect.getfile(type(algorithm)))
     return (file.name, str(len(file.read_text().splitlines())), *map(str, sizes(algorithm, task)), _who(algorithm))
 
 
-def keys(algorithm: Algorithm[Any, Any, Any]) -> str:
+def keys(algorithm: AnyAlgorithm) -> str:
     """Return what one may write beside the name in [algorithm], each key with its default."""
     table = algorithm_to_table(type(algorithm)())
     values = {key: value for key, value in table.items() if key != "name"}
@@ -114,10 +115,10 @@ def quadratics() -> Quadratics:
     return heterogeneous(NUM_CLIENTS, DIMENSION, seed=1, num_steps=5, learning_rate=0.2)
 
 
-def _who(algorithm: Algorithm[Any, Any, Any]) -> str:
-    if algorithm.needs_everyone:
+def _who(algorithm: AnyAlgorithm) -> str:
+    if trait(algorithm, NeedsEveryClient):
         return "all"
-    return "any" if algorithm.silence is None else "all compute, any communicate"
+    return "all compute, any communicate" if trait(algorithm, SkipsCommunication) else "any"
 
 
 def table() -> WorkedOut:

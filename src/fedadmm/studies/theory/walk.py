@@ -1,11 +1,11 @@
 """A method at work on quadratics, with everything that the analysis speaks of at every round."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from fedadmm.core.algorithm import Algorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import ServerCheckpoint, run_round, visit_client
 from fedadmm.engine.planner import Planner
@@ -43,12 +43,7 @@ class Path(NamedTuple):
 
 
 def rounds(
-    algorithm: Algorithm[Any, Any, Any],
-    task: Quadratics,
-    *,
-    theta: Vector,
-    draws: Iterable[Iterable[int]],
-    seed: int = 0,
+    algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Iterable[Iterable[int]], seed: int = 0
 ) -> Iterator[tuple[ServerCheckpoint, dict[int, Message]]]:
     """Play a round for each draw of clients; yield the server's progress and the states of the clients visited."""
     progress = ServerCheckpoint(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
@@ -56,6 +51,7 @@ def rounds(
         algorithm, participation=Uniform(1.0), local=LocalTraining(), devices=Devices(len(task.targets)), seed=seed
     )
     states: dict[int, Message] = {}
+    last: dict[int, int] = {}  # the rounds of the states
     applied: tuple[int, ...] | None = None
     for active in draws:
         answers = [
@@ -67,10 +63,11 @@ def rounds(
                 initial=theta,
                 problem=task.problem(assignment, buffers=NO_BUFFERS),
             )
-            for assignment in planner.assigned(progress.round + 1, active, informed=applied)
+            for assignment in planner.assigned(progress.round + 1, active, informed=applied, last_round=last.get)
         ]
         new = {visit.client: state for visit, state in answers if visit.finite}
         states |= new
+        last |= dict.fromkeys(new, progress.round + 1)
         progress, tally = run_round(
             algorithm,
             progress,
@@ -82,9 +79,7 @@ def rounds(
         yield progress, new
 
 
-def walk(
-    algorithm: Algorithm[Any, Any, Any], task: Quadratics, *, theta: Vector, draws: Sequence[Iterable[int]]
-) -> Path:
+def walk(algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Sequence[Iterable[int]]) -> Path:
     """Return the path of a method whose clients keep w, y and rho, from w_i = theta^0 and y_i = 0 on."""
     length, (num_clients, dimension) = len(draws), task.targets.shape
     thetas = theta.expand(length + 1, -1).clone()

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedadmm.core.algorithm import Vector
+from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, Buffers, ClientStats
 from fedadmm.data.examples import Examples
 from fedadmm.training.evaluation import Loss
@@ -68,12 +68,14 @@ class StackedProblem:
         self.learning_rate = local.learning_rate_at(self.round)
         self.num_steps = self._column(self._num_steps)
         self.num_examples = self._column(self._counts)
+        self.first_visit = self._column(np.array([assignment.first_visit for assignment in self.assignments]))
+        self.last_round = self._column(np.array([assignment.last_round or 0 for assignment in self.assignments]))
         self._steps, self._evaluations = np.zeros_like(steps), np.zeros_like(steps)
         self._loss_sum = model.weights.new_zeros(len(assignments))
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
-    ) -> Vector:
+    ) -> Solution:
         """Run the assigned epochs of SGD on f(w) + <dual, w> + rho/2 |w - centre|^2, from `start`."""
         constant = dual
         if isinstance(rho, torch.Tensor) or rho:
@@ -97,7 +99,7 @@ class StackedProblem:
             step(k, lambda to, alpha: add(self._shaped(to, k), alpha))  # noqa: B023
         self._steps += self._num_steps
         self._evaluations += self._counts * [assignment.epochs for assignment in self.assignments]
-        return torch.cat(weights, dim=1)
+        return Solution(torch.cat(weights, dim=1), self.num_steps)
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradients of the objectives over all of each client's examples."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedadmm.algorithms import FedADMM, FedDyn, Scaffold
 from fedadmm.core.algorithm import Algorithm, Vector
-from fedadmm.core.invariant import imbalance
+from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.schedules import Constant, Cosine, Rate, Step
 from methods import METHODS
 from play import Play
@@ -97,7 +97,7 @@ def test_seen_is_the_weight_of_the_clients_with_a_state(
 
 
 @pytest.mark.parametrize("newcomer", ["initial", "current"])
-def test_a_constant_eta_keeps_no_such_books(newcomer: str) -> None:
+def test_a_constant_eta_keeps_no_such_invariant(newcomer: str) -> None:
     play = _play(FedADMM(rho=0.5, eta=1.0, newcomer=newcomer), None)
     u = dict.fromkeys(range(NUM_CLIENTS), play.theta)
     play.rounds([[0, 1], [0, 2], [1, 3]])
@@ -108,14 +108,14 @@ def test_a_constant_eta_keeps_no_such_books(newcomer: str) -> None:
 
 
 def _imbalance(play: Play, method: Algorithm, initial: Vector) -> float | None:
-    """Return how far the books that a method itself declares are out."""
+    """Return how far the invariant that a method itself declares is from holding."""
     registered = sum(play.weights)
-    books = method.books(play.progress.server, initial=initial, registered=registered)
+    invariant = invariant_of(method, play.progress.server, initial=initial, registered=registered)
     states = [(play.weights[client], state) for client, state in play.states.items()]
-    return None if books is None else imbalance(books, states, registered=registered)
+    return None if invariant is None else imbalance(invariant, states, registered=registered)
 
 
-def test_the_books_that_a_method_declares_balance(method: Algorithm, world: World) -> None:
+def test_the_invariant_that_a_method_declares_holds(method: Algorithm, world: World) -> None:
     play = world.play(method, weights=EXAMPLES[:5])
     rounding = 100 * torch.finfo(world.theta.dtype).eps
     for clients in ([1, 3], [0, 3, 4], [], [1, 2]):
@@ -123,21 +123,21 @@ def test_the_books_that_a_method_declares_balance(method: Algorithm, world: Worl
         assert (_imbalance(play, method, world.theta) or 0.0) < rounding
 
 
-def test_methods_with_books_declare_them() -> None:
+def test_methods_with_an_invariant_declare_it() -> None:
     theta = torch.zeros(3)
     keepers = {
         name
         for name, method in METHODS.items()
-        if method.books(method.init_server(theta), initial=theta, registered=5.0) is not None
+        if invariant_of(method, method.init_server(theta), initial=theta, registered=5.0) is not None
     }
-    exact = ("participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto", "sitting_out")
+    exact = ("participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto", "randomised_server")
     assert keepers == {name for name in METHODS if any(word in name for word in exact)}
 
 
 @pytest.mark.parametrize(
     "name", ["fedadmm, participation", "fedadmm, seen", "fedadmm_auto", "scaffold", "feddyn", "fedhybrid, newton"]
 )
-def test_a_state_that_was_kept_though_its_update_was_lost_unbalances_the_books(name: str) -> None:
+def test_a_state_that_was_kept_though_its_update_was_lost_breaks_the_invariant(name: str) -> None:
     world = quadratic_world()
     play = world.play(METHODS[name]).rounds([[1, 3], [0, 3, 4]])
     ahead = world.play(METHODS[name]).rounds([[1, 3], [0, 3, 4], [1]])

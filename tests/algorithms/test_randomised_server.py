@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 import torch
 
-from fedadmm import FedADMM, SittingOut
+from fedadmm import FedADMM, RandomisedServer
 from fedadmm.config.plans import load_plan
 from fedadmm.core.participation import Devices, Independent
 from fedadmm.core.seeds import stream
@@ -46,7 +46,7 @@ def _scipys_optimum() -> np.ndarray:
 
 @pytest.mark.parametrize("awake", [0.2, 0.7])
 def test_randomised_admm_reaches_scipys_optimum(awake: float) -> None:
-    play, optimum = _play(SittingOut(awake=awake, inner=EXACT)), _scipys_optimum()
+    play, optimum = _play(RandomisedServer(awake=awake, inner=EXACT)), _scipys_optimum()
     for number in range(1, 1500):
         play.round(_active(number))
         if np.linalg.norm(play.theta.numpy() - optimum) < 1e-9:
@@ -58,7 +58,7 @@ def test_randomised_admm_reaches_scipys_optimum(awake: float) -> None:
 
 def test_rounds_are_those_of_the_randomised_admm() -> None:
     # Blocks x_0 (the server) and x_k, y_k (the clients), each updated only if it is active, all of them kept by name.
-    algorithm = SittingOut(awake=0.4, seed=5, inner=EXACT)
+    algorithm = RandomisedServer(awake=0.4, seed=5, inner=EXACT)
     play, rho = _play(algorithm), 0.5
     x_0, x, y = np.ones(4), np.ones((NUM_CLIENTS, 4)), np.zeros((NUM_CLIENTS, 4))
     for number in range(1, 15):
@@ -74,7 +74,7 @@ def test_rounds_are_those_of_the_randomised_admm() -> None:
 
 
 def test_a_server_that_never_sits_out_is_the_inner_one() -> None:
-    outer, inner = (_play(algorithm) for algorithm in (SittingOut(awake=1.0, inner=EXACT), EXACT))
+    outer, inner = (_play(algorithm) for algorithm in (RandomisedServer(awake=1.0, inner=EXACT), EXACT))
     for number in range(1, 8):
         outer.round(_active(number))
         inner.round(_active(number))
@@ -83,9 +83,9 @@ def test_a_server_that_never_sits_out_is_the_inner_one() -> None:
 
 
 def test_its_share_of_rounds_is_as_asked() -> None:
-    awake = [SittingOut(awake=0.3).is_awake(number) for number in range(1, 2001)]
+    awake = [RandomisedServer(awake=0.3).is_awake(number) for number in range(1, 2001)]
     assert 0.27 < np.mean(awake) < 0.33
-    assert awake != [SittingOut(awake=0.3, seed=1).is_awake(number) for number in range(1, 2001)]
+    assert awake != [RandomisedServer(awake=0.3, seed=1).is_awake(number) for number in range(1, 2001)]
 
 
 def test_the_preset_solves_exactly_by_steps_and_by_lbfgs(tmp_path: Path) -> None:
