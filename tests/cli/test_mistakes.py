@@ -52,7 +52,7 @@ def test_tables_are_settings_as_in_a_file(data):
 
 def test_examples_that_are_no_dataset_yet_are_told_how_to_be():
     pair = torch.zeros(6, 2), torch.zeros(6)
-    with pytest.raises(InputError, match=r"data of type tuple is no dataset; .* fedadmm.make_dataset"):
+    with pytest.raises(InputError, match=r"data of type tuple is not a dataset; .* fedadmm.make_dataset"):
         federate((pair, pair), num_clients=2, partition="iid", seed=0)
     assert len(make_dataset(pair, pair).test.targets) == 6
 

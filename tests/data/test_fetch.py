@@ -59,7 +59,7 @@ def test_the_next_origin_gets_its_turn_and_the_user_is_told_in_one_line(tiny, tm
     source = tiny.source(Unreachable(), GzippedFiles((tmp_path / "site").as_uri()))
     fetch_source(source, folder=tmp_path / "data", console=console)
     lines = console.file.getvalue().splitlines()
-    assert lines[0] == "tiny: no luck with nowhere: the line went dead"
+    assert lines[0] == "tiny: could not fetch from nowhere: the line went dead"
     assert len(lines) == 2
     assert files_below(tmp_path / "data") == PLACED
 

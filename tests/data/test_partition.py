@@ -134,7 +134,7 @@ ANY = np.random.default_rng(0)
     ("make", "sentence"),
     [
         (lambda: iid(LABELS, num_clients=11, generator=ANY), "num_clients=11 is more than the 10 examples; use at"),
-        (lambda: iid(LABELS, num_clients=0, generator=ANY), "num_clients=0 is nobody; use at least 1"),
+        (lambda: iid(LABELS, num_clients=0, generator=ANY), "num_clients=0 leaves nobody; use at least 1"),
         (
             lambda: shards(LABELS, num_clients=6, generator=ANY),
             "need 12 shards, more than the 10 examples; use at most 1",
@@ -147,8 +147,8 @@ ANY = np.random.default_rng(0)
             "16 shards, more than the 10 examples; use at most 6",
         ),
         (lambda: dirichlet(LABELS, num_clients=11, alpha=1, generator=ANY), "more than the 10 examples"),
-        (lambda: dirichlet(LABELS, num_clients=2, alpha=0, generator=ANY), "alpha=0 is no Dirichlet parameter; use"),
-        (lambda: dirichlet(LABELS, num_clients=2, alpha=-1.0, generator=ANY), "alpha=-1.0 is no Dirichlet"),
+        (lambda: dirichlet(LABELS, num_clients=2, alpha=0, generator=ANY), "alpha=0 is not a Dirichlet parameter; use"),
+        (lambda: dirichlet(LABELS, num_clients=2, alpha=-1.0, generator=ANY), "alpha=-1.0 is not a Dirichlet"),
         (lambda: dirichlet(LABELS, num_clients=2, alpha=float("nan"), generator=ANY), "alpha=nan is no"),
         (lambda: dirichlet(LABELS, num_clients=2, alpha=float("inf"), generator=ANY), "alpha=inf is no"),
         (lambda: natural(None), "use mnist after `fedadmm data fetch qmnist`"),

@@ -148,7 +148,7 @@ def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     ("changes", "sentence"),
     [
         ({"num_clients": 0}, "num_clients=0 is out of range"),
-        ({"fraction_evaluate": 1.5}, "fraction_evaluate=1.5 is no fraction"),
+        ({"fraction_evaluate": 1.5}, "fraction_evaluate=1.5 is not a fraction"),
         ({"round_timeout": 0.0}, "round_timeout=0.0 leaves no time"),
         ({"algorithm__name": "fedmagic"}, "name='fedmagic' is unknown; use one of fedadmm"),
         ({"learning_rate": 0.1}, "unknown key 'learning_rate'; the keys are name"),

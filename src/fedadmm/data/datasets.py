@@ -133,7 +133,7 @@ def _load_named(name: str, *, normalisation: str | None) -> Dataset:
 
 
 def _digits() -> tuple[Examples, Examples]:
-    from sklearn.datasets import load_digits  # here, for it takes a second to import
+    from sklearn.datasets import load_digits  # here, because it takes a second to import
 
     bunch = load_digits()
     images, labels = bunch.images[:, None], bunch.target
@@ -161,16 +161,15 @@ def _examples(images: np.ndarray, labels: np.ndarray, *, white: int = 255) -> Ex
 
 
 def _moments(name: str, *, normalisation: str | None) -> Moments | None:
-    match normalisation:
-        case None | "dataset":
-            return OWN_MOMENTS[name]
-        case "none":
-            return None
-        case "released":
-            if name not in RELEASED_MOMENTS:
-                raise InputError(f'the released code has no normalisation for {name}; use "dataset" or "none"')
-            return RELEASED_MOMENTS[name]
-    raise InputError(f'there is no normalisation {normalisation!r}; use "dataset", "released" or "none"')
+    if normalisation in (None, "dataset"):
+        return OWN_MOMENTS[name]
+    if normalisation == "none":
+        return None
+    if normalisation != "released":
+        raise InputError(f'there is no normalisation {normalisation!r}; use "dataset", "released" or "none"')
+    if name not in RELEASED_MOMENTS:
+        raise InputError(f'the released code has no normalisation for {name}; use "dataset" or "none"')
+    return RELEASED_MOMENTS[name]
 
 
 def _normalised(examples: Examples, *, moments: Moments | None) -> Examples:

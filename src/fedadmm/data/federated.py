@@ -86,7 +86,7 @@ def federate(
     """
     if not isinstance(dataset, Dataset):
         raise InputError(
-            f"data of type {type(dataset).__name__} is no dataset; make one of it: fedadmm.make_dataset(train, test)"
+            f"data of type {type(dataset).__name__} is not a dataset; make one of it: fedadmm.make_dataset(train, test)"
         )
     labels = dataset.train.targets.numpy()
     generator = stream(seed, "partition")

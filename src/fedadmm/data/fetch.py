@@ -40,7 +40,7 @@ def fetch_source(source: Source, *, folder: Path, console: Console) -> None:
             _fetch_from(origin, wanted=wanted, folder=folder, console=console)
         except OriginError as error:
             failures.append(f"{origin}: {error}")
-            _say(f"{source.name}: no luck with {failures[-1]}", console=console)
+            _say(f"{source.name}: could not fetch from {failures[-1]}", console=console)
         else:
             _say(f"{source.name}: {len(wanted)} files from {origin}, verified, in {folder}", console=console)
             return

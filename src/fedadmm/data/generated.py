@@ -31,7 +31,7 @@ class GeneratedData:
         test: Any = None,
     ) -> None:
         if num_clients < 1:
-            raise InputError(f"num_clients={num_clients} is no federation; use a whole number from 1 on")
+            raise InputError(f"num_clients={num_clients} is not a number of clients; use a whole number from 1 on")
         self._function, self.num_clients, self.num_classes = function, num_clients, num_classes
         self.test = None if test is None else as_examples(test)
         if num_examples is None:

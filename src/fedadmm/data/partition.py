@@ -60,7 +60,7 @@ def dirichlet(labels: np.ndarray, *, num_clients: int, alpha: float, generator: 
     """Split each class over the clients in proportions drawn from a Dirichlet distribution; nobody is left empty."""
     _check_num_clients(num_clients, num_examples=len(labels))
     if not (alpha > 0 and math.isfinite(alpha)):
-        raise InputError(f"alpha={alpha} is no Dirichlet parameter; use a number above 0, such as 0.5")
+        raise InputError(f"alpha={alpha} is not a Dirichlet parameter; use a number above 0, such as 0.5")
     owners = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         members = generator.permutation(np.flatnonzero(labels == label))
@@ -115,7 +115,7 @@ def checked(returned: Any, *, num_examples: int, num_clients: int | None) -> Ind
 
 def _check_num_clients(num_clients: int, *, num_examples: int) -> None:
     if num_clients < 1:
-        raise InputError(f"num_clients={num_clients} is nobody; use at least 1")
+        raise InputError(f"num_clients={num_clients} leaves nobody; use at least 1")
     if num_clients > num_examples:
         raise InputError(
             f"num_clients={num_clients} is more than the {num_examples} examples; use at most {num_examples}"
@@ -132,9 +132,8 @@ def _dirichlet_shares(num_clients: int, *, alpha: float, generator: np.random.Ge
     """Return Dirichlet proportions from the logarithms of gamma variates, which underflow for no alpha."""
     alpha = min(max(alpha, 1e-300), 1e300)  # beyond, floats overflow and the proportions no longer change
     # Gamma(alpha) is Gamma(alpha + 1) times U^(1 / alpha).
-    logs = (
-        np.log(generator.standard_gamma(alpha + 1, num_clients)) - generator.standard_exponential(num_clients) / alpha
-    )
+    logs = np.log(generator.standard_gamma(alpha + 1, num_clients))
+    logs -= generator.standard_exponential(num_clients) / alpha
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
 

@@ -61,7 +61,7 @@ class FederationSettings(Settings):
     @classmethod
     def _check_fraction(cls, value: float) -> float:
         if not 0 <= value <= 1:
-            raise InputError(f"fraction_evaluate={value} is no fraction; use a number from 0 to 1")
+            raise InputError(f"fraction_evaluate={value} is not a fraction; use a number from 0 to 1")
         return value
 
     @field_validator("round_timeout")
@@ -113,7 +113,7 @@ def client_of(context: Context) -> int:
         if key in context.node_config:
             client = context.node_config[key]
             if isinstance(client, bool) or not isinstance(client, int) or client < 0:
-                raise InputError(f"{key}={client!r} is no client; use a whole number from 0 on")
+                raise InputError(f"{key}={client!r} is not a client; use a whole number from 0 on")
             return client
     raise InputError(
         "this node's configuration has neither client-id nor partition-id; start it with "

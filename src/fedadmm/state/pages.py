@@ -94,7 +94,7 @@ class _Reader:
             size = _TREE.unpack(meta[4])[0]
             _require(
                 (own, flags, *meta[:2], size) == (number, _METAS, _MAGIC, _VERSION, self._size),
-                f"page {number} is no meta page",
+                f"page {number} is not a meta page",
             )
             metas.append(meta)
         even, odd = (meta[7] for meta in metas)

@@ -54,7 +54,7 @@ class Shell:
         )
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-            raise InputError(f"{shlex.join(command)} ended with {done.returncode} and said: {said}; mend that first")
+            raise InputError(f"{shlex.join(command)} ended with {done.returncode} and said: {said}; fix that first")
         return done.stdout
 
     def start(self, *command: str, folder: Path, log: Path) -> Started:
