@@ -1,13 +1,14 @@
 """How vectors travel in Flower's records: as the fields of our messages, or as a model."""
 
+import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
-from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.engine.shared import probe_upload
 from fedadmm.training.flat import FlatModel
@@ -24,22 +25,6 @@ class Payload(NamedTuple):
     floats: Vector
 
 
-class Wire(Protocol):
-    """Packs what goes down and what comes up, and unpacks it at the other end."""
-
-    @property
-    def format(self) -> "MessageFormat": ...
-
-    def pack_download(self, payload: Payload) -> ArrayRecord: ...
-    def unpack_download(self, arrays: ArrayRecord) -> Payload: ...
-
-    def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
-        """Return what travels, and what rounding held back of it for the next upload (None: nothing is kept)."""
-        ...
-
-    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload: ...
-
-
 class MessageFormat:
     """The names and shapes of a model, and the fields of an algorithm's messages over it."""
 
@@ -49,46 +34,46 @@ class MessageFormat:
         self.upload = probe_upload(algorithm, self.download, theta)
         self.client_type = type(algorithm.init_client(theta))
         self.floats = model.buffers().floats
-        named = dict(model.module.named_parameters())
-        self.parameters = {name: p.shape for name, p in named.items() if p.requires_grad}
-        buffers = model.module.named_buffers()
-        self.buffers = {name: b.shape for name, b in buffers if b.is_floating_point()}
+        parameters = {name: p.shape for name, p in model.module.named_parameters() if p.requires_grad}
+        buffers = {name: b.shape for name, b in model.module.named_buffers() if b.is_floating_point()}
+        self._shapes = {name: tuple(shape) for name, shape in {**parameters, **buffers}.items()}
+        self._sizes = [theta.numel(), self.floats.numel()]
 
     @property
     def description(self) -> list[str]:
         """One line for each array of the model, such as "0.weight 200x64"."""
-        shapes = {**self.parameters, **self.buffers}
-        return [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()]
+        return [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self._shapes.items()]
 
     def model_arrays(self, theta: Vector, floats: Vector) -> ArrayRecord:
         """Return a model as Flower users know it: an array for each parameter and each float buffer."""
-        parts = [*_split(theta, self.parameters), *_split(floats, self.buffers)]
-        names = [*self.parameters, *self.buffers]
-        return ArrayRecord({name: _array(part) for name, part in zip(names, parts, strict=True)})
+        parts = torch.cat([theta, floats]).split([math.prod(shape) for shape in self._shapes.values()])
+        shaped = zip(self._shapes.items(), parts, strict=True)
+        return ArrayRecord({name: _array(part.view(shape)) for (name, shape), part in shaped})
 
     def read_model(self, arrays: ArrayRecord) -> Payload:
         """Return theta and the float buffers of a model's arrays."""
-        expected = {**self.parameters, **self.buffers}
-        found = _tensors(arrays, {name: tuple(shape) for name, shape in expected.items()})
-        return Payload(_joined(found, self.parameters), _joined(found, self.buffers))
+        found = _tensors(arrays, self._shapes)
+        return Payload(*torch.cat([found[name].reshape(-1) for name in self._shapes]).split(self._sizes))
 
 
-class UploadWire:
+class Wire:
     """The fields of a message, each as one array: what the algorithm needs and nothing else."""
 
     def __init__(self, format: MessageFormat) -> None:
         self.format = format
 
     def pack_download(self, payload: Payload) -> ArrayRecord:
-        """Return the download's fields and the buffers."""
+        """Return what travels to a client."""
         return _pack(payload)
 
     def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
         return _unpack(arrays, self.format.download, self.format.floats)
 
-    def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
-        """Return the upload's fields and the buffers; nothing is rounded, so nothing is held back."""
+    def pack_upload(
+        self, payload: Payload, *, theta: Vector, residual: Vector | None
+    ) -> tuple[ArrayRecord, Vector | None]:
+        """Return what travels to the server, and what rounding held back of it for the next upload; here nothing."""
         return _pack(payload), None
 
     def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
@@ -96,7 +81,7 @@ class UploadWire:
         return _unpack(arrays, self.format.upload, self.format.floats)
 
 
-class ModelWire:
+class ModelWire(Wire):
     """Models both ways, theta down and theta + delta up, so that what Flower makes of models can be made of them.
 
     theta + delta is rounded to theta's precision. The client keeps what that held back and adds it to its next upload,
@@ -104,13 +89,13 @@ class ModelWire:
     """
 
     def __init__(self, format: MessageFormat) -> None:
+        super().__init__(format)
         (upload, download), name = (format.upload, format.download), type(format.upload).__module__
         if len(upload) != 1 or len(download) != 1:
             fields = [*getattr(upload, "_fields", ()), *getattr(download, "_fields", ())]
             raise InputError(
                 f'wire="model" carries one vector each way, and {name} has {", ".join(fields)}; use wire="upload"'
             )
-        self.format = format
         # The residual is part of a client's state, so a method whose clients keep nothing keeps none.
         self._keeps_residual = bool(format.client_type._fields)
 
@@ -123,7 +108,9 @@ class ModelWire:
         theta, floats = self.format.read_model(arrays)
         return Payload(self.format.download._replace(theta=theta), floats)
 
-    def pack_upload(self, payload: Payload, *, theta: Vector, residual: Vector | None) -> tuple[ArrayRecord, Any]:
+    def pack_upload(
+        self, payload: Payload, *, theta: Vector, residual: Vector | None
+    ) -> tuple[ArrayRecord, Vector | None]:
         """Return theta + delta under the model's names, and what its rounding held back."""
         (delta,) = payload.message
         delta = delta if residual is None else delta + residual
@@ -139,7 +126,7 @@ class ModelWire:
 
 def make_wire(name: str, format: MessageFormat) -> Wire:
     """Return the wire of a name."""
-    return UploadWire(format) if name == "upload" else ModelWire(format)
+    return Wire(format) if name == "upload" else ModelWire(format)
 
 
 def integer(record: ConfigRecord | MetricRecord, key: str) -> int:
@@ -165,15 +152,15 @@ def _pack(payload: Payload) -> ArrayRecord:
     return ArrayRecord({key: _array(value) for key, value in fields.items()})
 
 
-def _unpack(arrays: ArrayRecord, format: Message, floats: Vector) -> Payload:
-    fields: dict[str, Any] = format._asdict()  # type: ignore[attr-defined]
+def _unpack(arrays: ArrayRecord, like: Any, floats: Vector) -> Payload:
+    fields = like._asdict()
     shapes = {key: tuple(torch.as_tensor(value).shape) for key, value in fields.items()}
     if floats.numel():
         shapes["buffers"] = tuple(floats.shape)
-    found: dict[str, Any] = _tensors(arrays, shapes)
+    found = _tensors(arrays, shapes)
     buffers = found.pop("buffers", floats)
     values = {k: found[k] if isinstance(v, torch.Tensor) else found[k].item() for k, v in fields.items()}
-    return Payload(type(format)(**values), buffers)
+    return Payload(like._replace(**values), buffers)
 
 
 def _array(value: Any) -> Array:
@@ -186,12 +173,3 @@ def _tensors(arrays: ArrayRecord, shapes: Mapping[str, tuple[int, ...]]) -> dict
         key = next(key for key in [*shapes, *found] if found.get(key) != shapes.get(key))
         raise WrongFormatError(f"{key} has shape {found.get(key)}, and {shapes.get(key)} was expected")
     return {key: torch.from_numpy(array.numpy().copy()) for key, array in arrays.items()}
-
-
-def _split(vector: Vector, shapes: Mapping[str, torch.Size]) -> list[torch.Tensor]:
-    parts = torch.split(vector, [shape.numel() for shape in shapes.values()])
-    return [part.view(shape) for part, shape in zip(parts, shapes.values(), strict=True)]
-
-
-def _joined(tensors: Mapping[str, torch.Tensor], names: Mapping[str, Any]) -> Vector:
-    return torch.cat([torch.empty(0), *(tensors[name].reshape(-1) for name in names)])
