@@ -12,6 +12,7 @@ from fedadmm.training.evaluation import Loss
 from fedadmm.training.flat import FlatModel, channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
+from fedadmm.training.steps import step_rule
 
 
 class SGDProblem:
@@ -48,18 +49,21 @@ class SGDProblem:
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
     ) -> Solution:
         """Run SGD on f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
-        model, learning_rate = self._model, self.learning_rate
-        constant = None if dual is None else dual
+        model = self._model
+        constant = dual
         if rho:
             assert centre is not None
             constant = -rho * centre if constant is None else constant - rho * centre
         decay = self._local.weight_decay + self._l2
         pull = rho + decay  # of w towards 0; `constant` moves rho's part to the centre
-        step = (
-            _MomentumStep(model, learning_rate, pull, constant, self._local.momentum)
-            if self._local.momentum
-            else _PlainStep(model, learning_rate, pull, constant)
+        step = step_rule(
+            [model.weights],
+            learning_rate=self.learning_rate,
+            pull=pull,
+            constants=None if constant is None else [constant],
+            momentum=self._local.momentum,
         )
+        target = model.split(step.target[0])
         model.load(start)
         before = self._steps
         for epoch in range(self._assignment.epochs):
@@ -68,7 +72,9 @@ class SGDProblem:
                     break
                 loss, gradients = self._objective.batch(inputs, targets)
                 self._count(loss)
-                step(gradients)
+                step.begin()
+                torch._foreach_add_(target, gradients, alpha=step.alpha)
+                step.end()
             if self._tolerance is not None:
                 self._epsilon = self._measured(pull, constant)
                 if self._epsilon <= self._tolerance:
@@ -148,41 +154,3 @@ class SGDProblem:
         self._steps += 1
         self._num_losses += 1
         self._loss_sum += loss
-
-
-class _PlainStep:
-    """w <- (1 - lr pull) w - lr (g + constant), in two passes over w, or one where there is no constant."""
-
-    def __init__(self, model: FlatModel, learning_rate: float, pull: float, constant: Vector | None) -> None:
-        self._model, self._learning_rate = model, learning_rate
-        self._shrink = 1 - learning_rate * pull
-        self._shift = None if constant is None else -learning_rate * constant
-
-    def __call__(self, gradients: list[torch.Tensor]) -> None:
-        weights = self._model.weights
-        if self._shift is not None:
-            torch.add(self._shift, weights, alpha=self._shrink, out=weights)
-        elif self._shrink != 1:
-            weights.mul_(self._shrink)
-        torch._foreach_add_(self._model.views, gradients, alpha=-self._learning_rate)
-
-
-class _MomentumStep:
-    """v <- momentum v + g + pull w + constant;  w <- w - lr v."""
-
-    def __init__(
-        self, model: FlatModel, learning_rate: float, pull: float, constant: Vector | None, momentum: float
-    ) -> None:
-        self._model, self._learning_rate, self._pull = model, learning_rate, pull
-        self._constant, self._momentum = constant, momentum
-        self._velocity = torch.zeros_like(model.weights)
-        self._views = model.split(self._velocity)
-
-    def __call__(self, gradients: list[torch.Tensor]) -> None:
-        self._velocity.mul_(self._momentum)
-        if self._pull:
-            self._velocity.add_(self._model.weights, alpha=self._pull)
-        if self._constant is not None:
-            self._velocity.add_(self._constant)
-        torch._foreach_add_(self._views, gradients)
-        self._model.weights.add_(self._velocity, alpha=-self._learning_rate)

@@ -4,7 +4,7 @@ A scalar that differs from client to client is [K, 1]. Clients stand in falling 
 who are done drop off the end of the stack.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,11 @@ from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import CHUNK
 from fedadmm.training.stacked.batches import Batch, Counts, sgd_batches, whole_batches
 from fedadmm.training.stacked.gradients import columns, stacked_gradients
+from fedadmm.training.steps import Scalar, step_rule
 
 MEMORY = 1 << 28  # bytes that a stack may take
 VECTORS = 16  # of a client, at most, at one time: weights, gradient, state, upload, and what is between
 PLACE = 24  # bytes for the place of an example in a batch, and its share
-
-Scalar = float | torch.Tensor  # the same for all clients, or [K, 1]
-Parts = Sequence[torch.Tensor | None]  # of a vector or a stack of them, one for each parameter
-Add = Callable[[Sequence[torch.Tensor], float], None]  # adds a multiple of the gradients to parts
 
 
 def stack_size(counts: Counts, *, epochs: int, num_parameters: int, example_bytes: int) -> int:
@@ -85,10 +82,10 @@ class StackedProblem:
         constants = None if constant is None else columns(constant, self._model)
         decay = self._local.weight_decay + self._l2
         pull = rho + decay  # of w towards 0; `constant` moves rho's part to the centre
-        step = (
-            _MomentumStep(weights, self.learning_rate, pull, constants, self._local.momentum)
-            if self._local.momentum
-            else _PlainStep(weights, self.learning_rate, pull, constants)
+        if self._local.momentum and not isinstance(pull, torch.Tensor):
+            pull = weights[0].new_full((1, 1), pull)  # a product of its own: as an alpha it would be rounded otherwise
+        step = step_rule(
+            weights, learning_rate=self.learning_rate, pull=pull, constants=constants, momentum=self._local.momentum
         )
         batches = sgd_batches(
             self.assignments, self._starts, self._counts, batch_size=self._batch_size, seed=self._seed
@@ -96,7 +93,9 @@ class StackedProblem:
         for k, *batch in _threaded(batches.over(self._examples, like=weights[0])):
             losses, add = self._gradients(self._shaped(weights, k), *batch)
             self._loss_sum[:k] += losses
-            step(k, lambda to, alpha: add(self._shaped(to, k), alpha))  # noqa: B023
+            step.begin(k)
+            add(self._shaped(step.target, k), step.alpha)
+            step.end(k)
         self._steps += self._num_steps
         self._evaluations += self._counts * [assignment.epochs for assignment in self.assignments]
         return Solution(torch.cat(weights, dim=1), self.num_steps)
@@ -148,61 +147,8 @@ def _threaded(batches: Iterator[Batch]) -> Iterator[Batch]:
         torch.set_num_threads(usual)
 
 
-class _PlainStep:
-    """w <- (1 - lr pull) w - lr (g + constant) for the first clients of a stack."""
-
-    def __init__(
-        self, weights: list[torch.Tensor], learning_rate: float, pull: Scalar, constants: Parts | None
-    ) -> None:
-        self._weights, self._learning_rate = weights, learning_rate
-        self._shrink = 1 - learning_rate * pull
-        self._shifts = [None if c is None else -learning_rate * c for c in constants or [None] * len(weights)]
-
-    def __call__(self, num_clients: int, add: Add) -> None:
-        shrink = _first(self._shrink, num_clients)
-        for part, part_shift in zip(self._weights, self._shifts, strict=True):
-            weights, shift = part[:num_clients], _first(part_shift, num_clients)
-            if isinstance(shrink, torch.Tensor):
-                torch.mul(weights, shrink, out=weights)
-            elif shift is not None:
-                torch.add(shift, weights, alpha=shrink, out=weights)
-                shift = None
-            elif shrink != 1:
-                weights.mul_(shrink)
-            if shift is not None:
-                weights.add_(shift)
-        add(self._weights, -self._learning_rate)
-
-
-class _MomentumStep:
-    """v <- momentum v + g + pull w + constant;  w <- w - lr v, for the first clients of a stack."""
-
-    def __init__(
-        self, weights: list[torch.Tensor], learning_rate: float, pull: Scalar, constants: Parts | None, momentum: float
-    ) -> None:
-        self._weights, self._learning_rate, self._pull = weights, learning_rate, pull
-        self._constants, self._momentum = constants or [None] * len(weights), momentum
-        self._velocities = [torch.zeros_like(part) for part in weights]
-
-    def __call__(self, num_clients: int, add: Add) -> None:
-        pull = _first(self._pull, num_clients)
-        parts = zip(self._weights, self._velocities, self._constants, strict=True)
-        for weights, velocity, constant in parts:
-            velocity[:num_clients].mul_(self._momentum).add_(pull * weights[:num_clients])
-            if constant is not None:
-                velocity[:num_clients].add_(_first(constant, num_clients))
-        add(self._velocities, 1.0)
-        for weights, velocity in zip(self._weights, self._velocities, strict=True):
-            weights[:num_clients].add_(velocity[:num_clients], alpha=-self._learning_rate)
-
-
 def _less(vector: Vector, other: Vector, *, times: Scalar) -> Vector:
     """Return vector - times x other, in one pass where all clients have the same number."""
     if isinstance(times, torch.Tensor):
         return vector - times * other
     return torch.sub(vector, other, alpha=times)
-
-
-def _first(value: Any, num_clients: int) -> Any:
-    """Return the part of the first clients of what is stacked; what all clients share stays as it is."""
-    return value[:num_clients] if isinstance(value, torch.Tensor) and value.ndim == 2 else value
