@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fedadmm import Algorithm, Experiment, FedAvg, InputError, LocalTraining, Simulation
 from fedadmm.engine.choice import STACKED_UP_TO
-from fedadmm.engine.elementwise import check_elementwise
+from fedadmm.engine.probe import check_elementwise
 from fedadmm.runs.runner import run
 from methods import ON_NETWORKS
 from worlds import made, some_data

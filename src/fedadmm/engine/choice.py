@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import EngineName
-from fedadmm.engine.elementwise import check_elementwise
+from fedadmm.engine.probe import check_elementwise
 from fedadmm.engine.stacked import StackableTask
 
 STACKED_UP_TO = 100_000  # parameters: there a stack on one core takes a third of the time of workers on two

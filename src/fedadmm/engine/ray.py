@@ -25,9 +25,9 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
 from fedadmm.engine.pool import DEATHS_ALLOWED
+from fedadmm.engine.probe import probe
 from fedadmm.engine.ray_actor import Home, Setup, Summary, as_bytes
 from fedadmm.engine.ray_pickle import packed
-from fedadmm.engine.shared import probe_upload
 from fedadmm.state.encoding import decode
 from fedadmm.training.evaluation import combined
 
@@ -51,9 +51,9 @@ class RayEngine:
     ) -> None:
         if not initial.is_cpu:
             raise InputError(f'engine="ray" trains on CPUs, and device="{initial.device}"; use engine="serial"')
-        download = algorithm.download(algorithm.init_server(initial))
-        kinds = type(download), type(algorithm.init_client(initial))
-        self._upload_form = probe_upload(algorithm, download, initial)
+        forms = probe(algorithm, initial)
+        kinds = type(forms.download), type(forms.client)
+        self._upload_form = forms.upload
         self._task, self._store, self._weight, self._client_kind = task, store, weight, kinds[1]
         self._homes: list[Any] = []  # the actor of each share
         self._end = weakref.finalize(self, _end, self._homes, _connect(num_shares))

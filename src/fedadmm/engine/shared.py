@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from fedadmm.core.algorithm import AnyAlgorithm, Message, Solution, Vector
-from fedadmm.core.errors import InputError
+from fedadmm.core.algorithm import Message
 
 
 class SharedMessage:
@@ -46,37 +45,3 @@ class SharedMessage:
 
 def _fits(field: Any, vector: torch.Tensor) -> bool:
     return isinstance(field, torch.Tensor) and (field.dtype, field.shape) == (vector.dtype, vector.shape)
-
-
-class Standstill:
-    """A local problem that is solved where it starts."""
-
-    client, round, num_steps, num_examples, learning_rate = 0, 1, 1, 1, 1.0
-    first_visit, last_round = True, 0
-
-    def solve(self, *, start: Vector, **terms: Any) -> Solution:
-        return Solution(start.clone(), 1)
-
-    def gradient(self, w: Vector) -> Vector:
-        return torch.zeros_like(w)
-
-    def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        return torch.zeros_like(v)
-
-    def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
-        return v / rho
-
-
-def probe_upload(algorithm: AnyAlgorithm, download: Any, initial: Vector) -> Message:
-    """Return an upload of an algorithm, for its form alone."""
-    name = type(algorithm).__name__
-    answer: Any = algorithm.client_update(download, algorithm.init_client(initial), Standstill())
-    if type(answer) is not tuple or len(answer) != 2:
-        raise InputError(f"{name}.client_update returns {type(answer).__name__}; return (upload, client)")
-    for part in answer:
-        if not isinstance(part, tuple):
-            raise InputError(
-                f"{name}.client_update returns {type(part).__name__} where a message belongs; return NamedTuples"
-            )
-    upload: Message = answer[0]
-    return upload

@@ -14,8 +14,8 @@ from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.messages import is_finite
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, received
 from fedadmm.core.store import Store
+from fedadmm.engine.probe import probe
 from fedadmm.engine.serial import SerialEngine
-from fedadmm.engine.shared import probe_upload
 from fedadmm.engine.threads import threads
 
 FREED_AND_KEPT = (32 << 20) - 4096  # bytes
@@ -78,8 +78,7 @@ class StackedEngine:
         self._weight = weight
         self._num_threads = 1 if task.has_convolutions else num_threads
         self._one_by_one = SerialEngine(algorithm, task, store, initial=initial)
-        download = algorithm.download(algorithm.init_server(initial))
-        self._upload_form = probe_upload(algorithm, download, initial)
+        self._upload_form = probe(algorithm, initial).upload
         # glibc gives a freed block back to the kernel, and every page of the next one is then a fault, unless it has
         # seen larger blocks come and go. Let it see one of 32 MB, the largest that it learns from.
         torch.empty(FREED_AND_KEPT, dtype=torch.uint8)

@@ -14,7 +14,8 @@ from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, visit_client
 from fedadmm.core.store import Store
 from fedadmm.engine.pool import Handler, Pool
-from fedadmm.engine.shared import SharedMessage, probe_upload
+from fedadmm.engine.probe import probe
+from fedadmm.engine.shared import SharedMessage
 from fedadmm.state.file import StateFile
 from fedadmm.training.evaluation import combined
 
@@ -126,8 +127,7 @@ class WorkersEngine:
         num_workers: int,
         start_method: str | None = None,
     ) -> None:
-        download = algorithm.download(algorithm.init_server(initial))
-        upload, state = probe_upload(algorithm, download, initial), algorithm.init_client(initial)
+        forms = probe(algorithm, initial)
         file = getattr(store, "file", None)
         slots = range(SLOTS_PER_WORKER * num_workers)
         self._task, self._store = task, store
@@ -136,10 +136,10 @@ class WorkersEngine:
             task,
             initial.clone().share_memory_(),
             file,
-            SharedMessage.like(download),
+            SharedMessage.like(forms.download),
             SharedMessage.like(task.buffers()),
-            [SharedMessage.like(upload) for _ in slots],
-            [SharedMessage.like(state) for _ in slots] if file is None else [],
+            [SharedMessage.like(forms.upload) for _ in slots],
+            [SharedMessage.like(forms.client) for _ in slots] if file is None else [],
         )
         self.pool = Pool(self._setup, num_workers=num_workers, start_method=start_method)
 

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
-from fedadmm.engine.shared import probe_upload
+from fedadmm.engine.probe import probe
 from fedadmm.training.flat import FlatModel
 
 
@@ -30,9 +30,8 @@ class MessageFormat:
 
     def __init__(self, algorithm: AnyAlgorithm, model: FlatModel) -> None:
         theta = model.weights.clone()
-        self.download = algorithm.download(algorithm.init_server(theta))
-        self.upload = probe_upload(algorithm, self.download, theta)
-        self.client_type = type(algorithm.init_client(theta))
+        self.download, client, self.upload = probe(algorithm, theta)
+        self.client_type = type(client)
         self.floats = model.buffers().floats
         parameters = {name: p.shape for name, p in model.module.named_parameters() if p.requires_grad}
         buffers = {name: b.shape for name, b in model.module.named_buffers() if b.is_floating_point()}

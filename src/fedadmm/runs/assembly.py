@@ -22,7 +22,7 @@ from fedadmm.core.store import state_types
 from fedadmm.data.federated import FederatedData
 from fedadmm.engine import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
-from fedadmm.engine.shared import probe_upload
+from fedadmm.engine.probe import probe
 from fedadmm.engine.threads import one_thread
 from fedadmm.network.network import Network, make_network
 from fedadmm.network.settings import Clock, Faults
@@ -107,20 +107,19 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     with one_thread():
         task = _task(options)
         check_model(algorithm, task)
-        choice = choose(options.engine, algorithm, task, num_workers=options.workers)
         initial = task.model.weights.clone()
-        server = algorithm.init_server(initial)
-        upload = probe_upload(algorithm, algorithm.download(server), initial)
+        forms = probe(algorithm, initial)
+        choice = choose(options.engine, algorithm, task, num_workers=options.workers)
         optimum = task.optimum(weights.values) if metric_named(options.metric).needs_optimum else None
-    begin = ServerCheckpoint(0, server, task.buffers(), 0.0)
+    begin = ServerCheckpoint(0, algorithm.init_server(initial), task.buffers(), 0.0)
     planner = Planner(algorithm, participation=participation, local=local, devices=devices, seed=seed)
     network = make_network(
         options.clock,
         options.faults,
         seed=seed,
         num_examples=data.num_examples,
-        bytes_down=num_bytes(algorithm.download(server)) + num_bytes(begin.buffers),
-        bytes_up=num_bytes(upload) + num_bytes(begin.buffers),
+        bytes_down=num_bytes(forms.download) + num_bytes(begin.buffers),
+        bytes_up=num_bytes(forms.upload) + num_bytes(begin.buffers),
         participation=participation,
         assign=planner.assignment,
         least_epochs=local.least_epochs,
