@@ -81,7 +81,7 @@ def test_a_late_client_does_less_or_is_lost_and_leaves_no_trace():
         ({"late": "drop"}, {"epochs": {"share": 0.5, "epochs": "2..3", "others": 4}}, "12"),
         ({"late": "drop"}, {"epochs": [3, 3, 5, 3, 3, 3, 4, 3]}, "24"),  # 8 examples, 3 epochs
         ({"latency": 2}, {}, "10"),
-        ({}, {"seconds": 1, "speed": 3}, "3"),  # the time for 3 gradients of those 6
+        ({}, {"seconds": 3}, "3"),  # the time for 3 gradients of those 6, at the clock's speed
     ],
 )
 def test_a_deadline_that_nobody_can_meet_is_refused_and_the_least_that_somebody_can_is_not(clock, local, seconds):
@@ -92,6 +92,19 @@ def test_a_deadline_that_nobody_can_meet_is_refused_and_the_least_that_somebody_
     with pytest.raises(InputError, match=f"is met by no client: the quickest takes {seconds} seconds"):
         made(float(seconds) - 0.01)
     made(float(seconds)).close()
+
+
+def test_a_device_has_one_speed_and_a_clocks_speed_is_that_of_local_seconds():
+    speeds = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    options = {"engine": "serial", "clock": Clock(speed=speeds), "participation": 1.0}
+    run = simulation_of(FedAvg(), local=LocalTraining(seconds=3.5), **options)
+    assert [assignment.gradients for assignment in run.assignments(1)] == [3, 7, 10, 14, 17, 21, 24, 28]
+    with pytest.raises(InputError, match=r"local\.speed=2\.0 beside a clock .*; leave out local\.speed"):
+        simulation_of(FedAvg(), local=LocalTraining(seconds=3.5, speed=2.0), **options)
+    with pytest.raises(InputError, match=r"seconds=3\.5 means nothing alone; give speed beside it, or a clock"):
+        simulation_of(FedAvg(), local=LocalTraining(seconds=3.5), engine="serial")
+    with pytest.raises(InputError, match=r"clock\.speed lists 2 numbers for 8 clients; give one for each"):
+        simulation_of(FedAvg(), **options | {"clock": Clock(speed=[1, 2])})
 
 
 def test_a_round_whose_clients_all_miss_the_deadline_is_told_once(caplog):

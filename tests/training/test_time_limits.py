@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedadmm import Experiment
+from fedadmm import Devices, Experiment, FedAvg
 from fedadmm.config.plans import load_plan
 from fedadmm.core.errors import InputError
+from fedadmm.core.participation import Uniform
 from fedadmm.core.per_client import Distribution
 from fedadmm.core.seeds import stream
+from fedadmm.engine.planner import Planner
 from fedadmm.training.local import LocalTraining
 
 SPREAD = {"distribution": "log_uniform", "low": 1e-4, "high": 1e-2}
@@ -73,7 +75,9 @@ def test_seconds_and_a_speed_are_a_number_of_gradients() -> None:
     facts = {"pace": np.array([10.0, 20.0])}
 
     def gradients(speed: Any, client: int) -> int | None:
-        return LocalTraining(seconds=2.5, speed=speed).gradients_of(client, seed=0, facts=facts)
+        local = LocalTraining(seconds=2.5, speed=speed)
+        planner = Planner(FedAvg(), participation=Uniform(1.0), local=local, devices=Devices(50, facts), seed=0)
+        return planner.assignment(1, client).gradients
 
     assert [gradients(100, client) for client in (0, 1)] == [250, 250]
     assert [gradients([3.0, 4.0], client) for client in (0, 1)] == [7, 10]
@@ -84,7 +88,6 @@ def test_seconds_and_a_speed_are_a_number_of_gradients() -> None:
     assert drawn == {gradients(spread, client) for client in range(50)}
     assert min(drawn) >= 100
     assert max(drawn) <= 1000
-    assert LocalTraining().gradients_of(0, seed=0, facts={}) is None
 
 
 def test_a_lognormal_has_its_median_and_its_sigma() -> None:
@@ -154,7 +157,6 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"max_steps": [1, 2]}, "max_steps=[1, 2] is not a single number; give one for all clients: what may differ"),
         ({"seconds": [1.0, 2.0], "speed": 1.0}, "seconds=[1.0, 2.0] is not a single number; give one for all"),
         ({"seconds": SPREAD, "speed": 1.0}, "is not a single number; give one for all clients"),
-        ({"seconds": 1.0}, "seconds=1.0 means nothing alone; give speed beside it"),
         ({"speed": 1.0}, "speed=1.0 means nothing alone; give seconds beside it; what times the rounds is clock.speed"),
         ({"seconds": 0, "speed": 1.0}, "seconds=0.0 is out of range"),
         ({"seconds": 1, "speed": [1.0, 0.0]}, "speed=0.0 is out of range"),
@@ -172,6 +174,7 @@ def test_a_mistake_is_answered_by_the_value_and_the_remedy(settings: dict[str, A
     [
         ({"solver": ["gd", "sgd"]}, "solver lists 2 names for 3 clients; give one for each"),
         ({"tolerance": [0.1]}, "tolerance lists 1 numbers for 3 clients; give one for each"),
+        ({"seconds": 1.0}, "seconds=1.0 means nothing alone; give speed beside it, or a clock, whose speed is used"),
         ({"seconds": 1, "speed": [1.0] * 4}, "speed lists 4 numbers for 3 clients; give one for each"),
         ({"solver": "nowhere:solve"}, 'solver "nowhere:solve": there is no module nowhere'),
         ({"seconds": 1, "speed": "pace"}, "speed='pace' is not a fact of the devices, which have energy; name one"),

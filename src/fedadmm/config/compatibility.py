@@ -15,13 +15,14 @@ def check_rules(
     participation: Participation,
     local: LocalTraining,
     devices: Devices,
+    clock: Clock | None,
     faults: Faults | None,
     engine: str,
 ) -> None:
     """Refuse rules that do not fit the clients, the method or the engine."""
     participation.check(devices.num_clients)
     check_everyone(algorithm, participation)
-    local.check(devices.num_clients, facts=devices.facts)
+    local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
     if trait(algorithm, PlainSGDOnly):
         local.check_plain(type(algorithm).__name__)
     if faults is not None and engine == "ray":

@@ -1,6 +1,7 @@
 """Who takes part in a round, and what each client is asked to do: an assignment is made here, whole, and passed on."""
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm
@@ -11,6 +12,7 @@ from fedadmm.core.seeds import stream
 from fedadmm.training.local import LocalTraining
 
 LastRound = Callable[[int], int | None]  # of a client
+Speed = Callable[[int], float]  # of a client's device, in gradients of single examples per second
 
 
 class Plans(Protocol):
@@ -32,11 +34,14 @@ class Planner:
         local: LocalTraining,
         devices: Devices,
         seed: int,
+        speed: Speed | None = None,
     ) -> None:
+        """Begin; `speed` is that of the simulated devices, which takes the place of the speed in `local`."""
         skipping = trait(algorithm, SkipsCommunication)
         self._skip_probability = None if skipping is None else skipping.skip_probability
         self._participation = participation
         self._local, self._devices, self._seed = local, devices, seed
+        self._speed: Speed = speed or partial(local.speed_of, seed=seed, facts=devices.facts)
 
     def plan(
         self, round: int, *, informed: Collection[int] | None = None, last_round: LastRound = never
@@ -81,5 +86,6 @@ class Planner:
     ) -> Assignment:
         """Return what one client is asked to do in a round."""
         epochs = self._local.epochs_of(client, round=round, seed=self._seed)
-        gradients = self._local.gradients_of(client, seed=self._seed, facts=self._devices.facts)
+        seconds = self._local.seconds
+        gradients = None if seconds is None else int(seconds * self._speed(client))
         return Assignment(client, round, epochs, gradients, hears, sends, last_round)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.per_client import check_length
 from fedadmm.network.devices import Hours, Interval, SimulatedDevices
 from fedadmm.network.settings import Clock
 
@@ -16,6 +17,10 @@ QUANTITIES = ("speed", "upload", "download", "latency")
 
 def simulated_devices(clock: Clock, *, seed: int, num_clients: int) -> SimulatedDevices:
     """Return the devices of all clients; their files are read and checked here."""
+    for name in QUANTITIES:
+        check_length(f"clock.{name}", getattr(clock, name), num_clients)
+    if clock.availability is not None:
+        check_length("clock.availability.share", clock.availability.share, num_clients)
     devices = None if clock.devices is None else read_devices(Path(clock.devices), num_clients=num_clients)
     if devices is not None and clock.speed is None and "speed" not in devices:
         raise InputError(f"{clock.devices} has no column speed, and the clock has no speed; give one")

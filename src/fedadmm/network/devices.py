@@ -91,6 +91,10 @@ class SimulatedDevices:
         self.device = cache(self._device)
         self.hours = cache(self._hours_of)
 
+    def speed(self, client: int) -> float:
+        """Return how many gradients of single examples a client's device takes in a second."""
+        return self.device(client).speed
+
     def _device(self, client: int) -> Device:
         clock = self._clock
         return Device(

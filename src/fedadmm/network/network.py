@@ -13,7 +13,7 @@ from fedadmm.core.round import Assignment, ServerCheckpoint
 from fedadmm.network.async_schedule import AsyncSchedule
 from fedadmm.network.asynchronous import AsynchronousEngine, SentModel
 from fedadmm.network.deadline import TimedEngine
-from fedadmm.network.device_files import simulated_devices
+from fedadmm.network.devices import SimulatedDevices
 from fedadmm.network.faults import FaultyEngine
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.network.timing import ROUNDING, Timing
@@ -65,6 +65,7 @@ def make_network(
     clock: Clock | None,
     faults: Faults | None,
     *,
+    devices: SimulatedDevices | None,
     seed: int,
     num_examples: Ids,
     bytes_down: int,
@@ -73,11 +74,10 @@ def make_network(
     assign: Assign,
     least_epochs: Callable[[int], int],
 ) -> Network:
-    """Return what is simulated, once it is known that rounds can be played on it; files of devices are read here."""
-    if clock is None:
+    """Return what is simulated, once it is known that rounds can be played on it; a clock has devices."""
+    if clock is None or devices is None:
         return Network(seed, None, faults, None, None)
     num_clients = len(num_examples)
-    devices = simulated_devices(clock, seed=seed, num_clients=num_clients)
     timing = Timing(devices, num_examples=num_examples, bytes_down=bytes_down, bytes_up=bytes_up)
     schedule = None
     if clock.asynchronous is not None:

@@ -8,18 +8,19 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.per_client import Distribution
 from fedadmm.core.settings import Settings, at_least_one
 
-Quantity = float | Distribution
+Quantity = float | tuple[float, ...] | Distribution
 
 
 def _quantity(value: Any) -> Any:
-    """Read a number or a distribution's table."""
+    """Read a number, a list or a distribution's table."""
     return Distribution(**value) if isinstance(value, dict) else value
 
 
 def _positive(value: Any, info: ValidationInfo) -> Any:
-    """Validate a number, if it is one, as above 0."""
-    if isinstance(value, float) and not value > 0:
-        raise InputError(f"{info.field_name}={value:g} is out of range; use a number above 0")
+    """Validate numbers, if they are some, as above 0."""
+    for number in value if isinstance(value, tuple) else (value,):
+        if isinstance(number, float) and not number > 0:
+            raise InputError(f"{info.field_name}={number:g} is out of range; use a number above 0")
     return value
 
 
@@ -37,8 +38,9 @@ class Availability(Settings):
     def _check_source(self) -> Self:
         if (self.share is None) == (self.trace is None):
             raise InputError("availability needs a share or a trace; give one of them")
-        if isinstance(self.share, float) and self.share > 1:
-            raise InputError(f"share={self.share:g} is more than all of the time; use a number up to 1")
+        for share in self.share if isinstance(self.share, tuple) else (self.share,):
+            if isinstance(share, float) and share > 1:
+                raise InputError(f"share={share:g} is more than all of the time; use a number up to 1")
         return self
 
 
@@ -62,7 +64,9 @@ class Asynchronous(Settings):
 
 
 class Clock(Settings):
-    """How long things take. Each quantity is a number, or {distribution = "log_uniform", low = 50, high = 1000}.
+    """How long things take.
+
+    Each quantity is a number, a list, one per client, or {distribution = "log_uniform", low = 50, high = 1000}.
 
     deadline: seconds that a round may last. late: who cannot make it does as many epochs as fit ("less"), or is
         asked in vain ("drop"). Both are decided by the epochs that were asked for.
@@ -100,8 +104,9 @@ class Clock(Settings):
             raise InputError(
                 "the clock has no speed; give examples per second, such as speed = 100, or a file of devices"
             )
-        if isinstance(self.latency, float) and not self.latency >= 0:
-            raise InputError(f"latency={self.latency:g} is out of range; use seconds from 0 on")
+        for seconds in self.latency if isinstance(self.latency, tuple) else (self.latency,):
+            if isinstance(seconds, float) and not seconds >= 0:
+                raise InputError(f"latency={seconds:g} is out of range; use seconds from 0 on")
         if self.asynchronous is not None and self.deadline is not None:
             raise InputError(
                 "a deadline ends a round, and an asynchronous server waits for no round; give one of the two"

@@ -24,6 +24,7 @@ from fedadmm.engine import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
 from fedadmm.engine.probe import probe
 from fedadmm.engine.threads import one_thread
+from fedadmm.network.device_files import simulated_devices
 from fedadmm.network.network import Network, make_network
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.certificate import check_certifiable
@@ -95,6 +96,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         participation=participation,
         local=local,
         devices=devices,
+        clock=options.clock,
         faults=options.faults,
         engine=options.engine,
     )
@@ -112,10 +114,21 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         choice = choose(options.engine, algorithm, task, num_workers=options.workers)
         optimum = task.optimum(weights.values) if metric_named(options.metric).needs_optimum else None
     begin = ServerCheckpoint(0, algorithm.init_server(initial), task.buffers(), 0.0)
-    planner = Planner(algorithm, participation=participation, local=local, devices=devices, seed=seed)
+    simulated = (
+        None if options.clock is None else simulated_devices(options.clock, seed=seed, num_clients=data.num_clients)
+    )
+    planner = Planner(
+        algorithm,
+        participation=participation,
+        local=local,
+        devices=devices,
+        seed=seed,
+        speed=None if simulated is None else simulated.speed,
+    )
     network = make_network(
         options.clock,
         options.faults,
+        devices=simulated,
         seed=seed,
         num_examples=data.num_examples,
         bytes_down=num_bytes(forms.download) + num_bytes(begin.buffers),

@@ -41,7 +41,7 @@ class LocalTraining(Settings):
     seconds, speed: a client stops after this many seconds on its simulated device, which takes `speed` gradients of
         single examples a second: a number, a list, one per client, a distribution, or the name of a fact of `devices`.
         However short the time, it takes one step (SGD: one batch; the others: two gradients over all examples).
-        They limit its work and time nothing; what times the rounds is [clock], whose speeds are its own.
+        Where there is a [clock], a device has the clock's speed, and `speed` is left out here.
     """
 
     epochs: Epochs = 1
@@ -122,10 +122,11 @@ class LocalTraining(Settings):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if (self.seconds is None) != (self.speed is None):
-            given, missing = ("seconds", "speed") if self.speed is None else ("speed", "seconds")
-            clock = "; what times the rounds is clock.speed" if given == "speed" else ""
-            raise InputError(f"{given}={getattr(self, given)!r} means nothing alone; give {missing} beside it{clock}")
+        if self.speed is not None and self.seconds is None:
+            raise InputError(
+                f"speed={self.speed!r} means nothing alone; give seconds beside it; what times the rounds is "
+                "clock.speed"
+            )
         if self.momentum and "sgd" not in names_of(self.solver):
             raise InputError(f"momentum={self.momentum} is of SGD, which no client runs; leave it out")
         return self
@@ -170,13 +171,12 @@ class LocalTraining(Settings):
         """Return the name of a client's solver."""
         return value_of(self.solver or "sgd", client, seed=seed, purpose="solver")
 
-    def gradients_of(self, client: int, *, seed: int, facts: Mapping[str, Any]) -> int | None:
-        """Return how many gradients of single examples a client has the time for, None if time does not matter."""
-        if self.seconds is None or self.speed is None:
-            return None
+    def speed_of(self, client: int, *, seed: int, facts: Mapping[str, Any]) -> float:
+        """Return the speed of a client's device, which `check` has found to be known."""
+        assert self.speed is not None
         if isinstance(self.speed, str):
-            return int(self.seconds * float(facts[self.speed][client]))
-        return int(self.seconds * value_of(self.speed, client, seed=seed, purpose="speed"))
+            return float(facts[self.speed][client])
+        return value_of(self.speed, client, seed=seed, purpose="speed")
 
     def to_table(self) -> dict[str, Any]:
         """Return plain values, in full."""
@@ -184,12 +184,21 @@ class LocalTraining(Settings):
         table = self.model_dump()
         return table | {key: value for key, value in schedules.items() if isinstance(value, dict)}
 
-    def check(self, num_clients: int, *, facts: Mapping[str, Any] | None = None) -> None:
-        """Refuse a list that does not fit the number of clients, and names that lead nowhere."""
+    def check(self, num_clients: int, *, facts: Mapping[str, Any] | None = None, has_clock: bool = False) -> None:
+        """Refuse a list that does not fit the number of clients, names that lead nowhere, and no speed or two."""
         for key in ("epochs", "solver", "tolerance", "speed"):
             check_length(key, getattr(self, key), num_clients, what="names" if key == "solver" else "numbers")
         for name in names_of(self.solver) - set(NAMES):
             own_solver(name)
+        if has_clock and self.speed is not None:
+            raise InputError(
+                f"local.speed={self.speed!r} beside a clock would be a second speed of the same device; leave out "
+                "local.speed: local.seconds are counted at clock.speed, which may be a number, a list or a distribution"
+            )
+        if self.seconds is not None and self.speed is None and not has_clock:
+            raise InputError(
+                f"seconds={self.seconds!r} means nothing alone; give speed beside it, or a clock, whose speed is used"
+            )
         if isinstance(self.speed, str):
             _check_fact(self.speed, num_clients=num_clients, facts=facts or {})
 
