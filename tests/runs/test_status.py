@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fedadmm.core.metrics import ACCURACY, DISTANCE, Metric
 from fedadmm.report.runs import read_run
-from fedadmm.runs.metrics import ACCURACY, DISTANCE, Metric
 from fedadmm.runs.records import Record
 from fedadmm.runs.status import EXIT_CODES, Goal, Status, has_diverged
 from run_folders import write_run

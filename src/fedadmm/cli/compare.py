@@ -21,8 +21,8 @@ from fedadmm.cli.options import (
 )
 from fedadmm.cli.progress import run_with_progress, tell_end
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.metrics import metric_named
 from fedadmm.report.runs import RunData, read_run
-from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.status import EXIT_CODES
 from fedadmm.runs.stopping import Interruption
 

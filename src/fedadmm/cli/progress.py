@@ -13,9 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.metrics import metric_named
 from fedadmm.report.table import format_seconds
 from fedadmm.runs.listeners import Listener
-from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.records import Record
 from fedadmm.runs.stopping import Interruption
 

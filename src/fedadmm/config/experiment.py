@@ -13,11 +13,11 @@ from fedadmm.algorithms import ALGORITHMS, FedADMM
 from fedadmm.config.certificate import CertificateSettings
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.metrics import MetricName, metric_named
 from fedadmm.core.names import EngineName, import_named
 from fedadmm.core.schedules import rate_from, to_plain
 from fedadmm.core.settings import Settings, at_least_one
 from fedadmm.network.settings import Clock, Faults
-from fedadmm.runs.metrics import MetricName, metric_named
 from fedadmm.training.local import LocalTraining
 
 Weighting = Literal["equal", "examples"]

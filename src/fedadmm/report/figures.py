@@ -15,11 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from fedadmm.report.axes import ROUNDS, Axis, axes_of
-from fedadmm.report.methods import Method, much_longer
+from fedadmm.report.methods import MethodRuns, much_longer
 
 
 def accuracy_figure(
-    methods: Sequence[Method], *, title: str, axes: Sequence[Axis] | None = None, width: float = 7.2
+    methods: Sequence[MethodRuns], *, title: str, axes: Sequence[Axis] | None = None, width: float = 7.2
 ) -> Figure:
     """Return the score against each of some quantities, or all, a curve per method, a band for its spread.
 
@@ -36,7 +36,7 @@ def accuracy_figure(
         return figure
 
 
-def columns_figure(columns: Mapping[str, Sequence[Method]], *, width: float = 7.2) -> Figure:
+def columns_figure(columns: Mapping[str, Sequence[MethodRuns]], *, width: float = 7.2) -> Figure:
     """Return the score against rounds in several settings, a panel for each under its name, in one legend."""
     across = len(columns) if len(columns) <= 4 else 3
     rows = -(-len(columns) // across)
@@ -72,7 +72,7 @@ def _points(width: float) -> int:
 
 
 def _panels(
-    rows: int, across: int, width: float, panel_height: float, *, legend: Sequence[Method]
+    rows: int, across: int, width: float, panel_height: float, *, legend: Sequence[MethodRuns]
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with empty panels, row by row, and the legend below them."""
     size = _points(width)
@@ -89,13 +89,13 @@ def _panels(
     return figure, list(drawn.flat)
 
 
-def _label_scores(panel: Axes, methods: Sequence[Method]) -> None:
+def _label_scores(panel: Axes, methods: Sequence[MethodRuns]) -> None:
     panel.set_ylabel(methods[0].metric.title)
     if methods[0].metric.log_scale:
         panel.set_yscale("log")
 
 
-def _draw(panel: Axes, methods: Sequence[Method], axis: Axis) -> None:
+def _draw(panel: Axes, methods: Sequence[MethodRuns], axis: Axis) -> None:
     for method in methods:
         x, curve = axis.values(method), method.curve
         panel.plot(x, curve.mean, **_line(method))
@@ -116,7 +116,7 @@ def _draw(panel: Axes, methods: Sequence[Method], axis: Axis) -> None:
     panel.grid(alpha=0.3)
 
 
-def _line(method: Method) -> dict[str, Any]:
+def _line(method: MethodRuns) -> dict[str, Any]:
     dash = method.style.dash
     return {
         "color": method.style.colour,

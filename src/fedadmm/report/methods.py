@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedadmm.core.metrics import Metric
 from fedadmm.core.tables import dotted
 from fedadmm.report.runs import RunData
 from fedadmm.report.styles import Style, styles_for
-from fedadmm.runs.metrics import Metric
 
 # What does not change a round: see the hash that names a run folder.
 NO_PART_OF_A_METHOD = {
     "seed", "name", "label", "rounds", "target", "stop_at_target", "engine", "workers",
     "state.store", "state.durability",
 }  # fmt: skip
+FEDADMM, RELEASED = "fedadmm", "fedadmm_released"
 COSTS = ("bytes_up", "gradient_evaluations", "seconds")
 Array = npt.NDArray[np.float64]
 
@@ -53,7 +54,7 @@ class Curve(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodRuns:
     """The runs of a label that differ in their seed only, and what they amount to."""
 
     name: str  # unlike every other method's in its section
@@ -78,16 +79,12 @@ class Method:
     @property
     def is_fedadmm(self) -> bool:
         """Whether the method is FedADMM in any of its forms; the released code is another algorithm."""
-        return self._algorithm.startswith("fedadmm") and not self.is_released
+        return self.runs[0].algorithm.startswith(FEDADMM) and not self.is_released
 
     @property
     def is_released(self) -> bool:
         """Whether the method is what the paper's released code does."""
-        return self._algorithm == "fedadmm_released"
-
-    @property
-    def _algorithm(self) -> str:
-        return str(self.runs[0].experiment["algorithm"]["name"]).rpartition(":")[2].lower()
+        return self.runs[0].algorithm == RELEASED
 
     @cached_property
     def has_clock(self) -> bool:
@@ -144,18 +141,18 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
 
 
-def methods_of(runs: Sequence[RunData]) -> list[Method]:
+def methods_of(runs: Sequence[RunData]) -> list[MethodRuns]:
     """Return the methods behind some runs, in the order of their first runs."""
     return methods_in([runs])[0]
 
 
-def methods_in(sections: Sequence[Sequence[RunData]]) -> list[list[Method]]:
+def methods_in(sections: Sequence[Sequence[RunData]]) -> list[list[MethodRuns]]:
     """Return the methods of each section of a report, in the order of their first runs; one style for a name."""
     named = [_named_groups(runs) for runs in sections]
     labels = {name: group[0].label for groups in named for name, group in groups.items()}
     styles = dict(zip(labels, styles_for(list(labels.values())), strict=True))
     return [
-        [Method(name, styles[name], tuple(sorted(group, key=_seed))) for name, group in groups.items()]
+        [MethodRuns(name, styles[name], tuple(sorted(group, key=_seed))) for name, group in groups.items()]
         for groups in named
     ]
 
@@ -175,7 +172,7 @@ def _named_groups(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
     return named
 
 
-def much_longer(methods: Sequence[Method]) -> Method | None:
+def much_longer(methods: Sequence[MethodRuns]) -> MethodRuns | None:
     """Return a method with so many more rounds than the others, as FedSGD has, that it would leave them no room."""
     planned = [max(run.experiment["rounds"] for run in method.runs) for method in methods]
     if len(methods) < 2 or max(planned) <= 3 * sorted(planned)[-2]:

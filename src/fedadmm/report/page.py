@@ -5,28 +5,20 @@ import math
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
+from importlib.metadata import distribution
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import numpy as np
 import tomli_w
-from plotly.offline import get_plotlyjs
 
+from fedadmm.core.metrics import Metric
 from fedadmm.report.axes import ROUNDS, axes_of
-from fedadmm.report.methods import Array, Method, methods_in, much_longer
+from fedadmm.report.methods import Array, MethodRuns, methods_in, much_longer
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.styles import Style
 from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, family_sentence, report_rows
-from fedadmm.runs.metrics import Metric
-
-AXIS_NAMES = {
-    "round": "rounds",
-    "bytes_up": "bytes",
-    "gradient_evaluations": "gradients",
-    "seconds": "seconds",
-    "simulated_seconds": "simulated seconds",
-}
 
 
 def write_page(
@@ -42,7 +34,7 @@ def write_page(
         title=escape(title),
         style=_file("page.css"),
         script=_file("page.js"),
-        plotly=get_plotlyjs(),
+        plotly=_plotly(),
         contents=_contents(sections) if len(sections) > 1 else "",
         sections="\n".join(blocks),
         data=_json([_data(inside) for inside in methods]),
@@ -52,7 +44,7 @@ def write_page(
     return path
 
 
-def _section(section: Section, number: int, methods: Sequence[Method], published: PublishedFor) -> str:
+def _section(section: Section, number: int, methods: Sequence[MethodRuns], published: PublishedFor) -> str:
     title, remark = escape(section.title), ""
     if section.remark.strip():
         remark = f'<p class="remark">{escape(section.remark.strip())}</p>'
@@ -64,7 +56,7 @@ def _section(section: Section, number: int, methods: Sequence[Method], published
         remark=remark,
         axes="\n".join(
             f'<label><input type="radio" name="axis-{number}" value="{axis.key}"{" checked" * (axis is ROUNDS)}>'
-            f"{AXIS_NAMES[axis.key]}</label>"
+            f"{axis.short}</label>"
             for axis in axes_of(methods)
         ),
         methods="\n".join(
@@ -78,7 +70,7 @@ def _section(section: Section, number: int, methods: Sequence[Method], published
     )
 
 
-def _table(methods: Sequence[Method], published: PublishedFor) -> str:
+def _table(methods: Sequence[MethodRuns], published: PublishedFor) -> str:
     rows = report_rows(methods, published=published)
     head = "".join(f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0].metric))}</th>' for key in rows[0])
     lines = []
@@ -92,7 +84,7 @@ def _table(methods: Sequence[Method], published: PublishedFor) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
+def _notes(methods: Sequence[MethodRuns], published: PublishedFor) -> str:
     """Return what a reader must know to read the table right, and no more."""
     sentence = family_sentence(methods)
     finding = f'<p class="finding">{escape(sentence)}</p>' if sentence else ""
@@ -129,7 +121,7 @@ def _notes(methods: Sequence[Method], published: PublishedFor) -> str:
     return f'{finding}<div class="notes">{"".join(f"<p>{escape(note)}</p>" for note in notes)}</div>'
 
 
-def _data(methods: Sequence[Method]) -> dict[str, Any]:
+def _data(methods: Sequence[MethodRuns]) -> dict[str, Any]:
     return {
         "target": methods[0].runs[0].target if methods else None,
         "metric": _metric(methods[0].metric) if methods else None,
@@ -147,7 +139,7 @@ def _metric(metric: Metric) -> dict[str, Any]:
     }
 
 
-def _curve(method: Method) -> dict[str, Any]:
+def _curve(method: MethodRuns) -> dict[str, Any]:
     """Return what the page's script draws, in as many digits as can be seen."""
     curve = method.curve
     experiment = {key: value for key, value in method.runs[0].experiment.items() if key != "seed"}
@@ -215,3 +207,9 @@ def _template(name: str) -> Template:
 
 def _file(name: str) -> str:
     return (resources.files("fedadmm.report") / "page_files" / name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    """Return plotly's script, without an import of the package: it is all that a page needs of it."""
+    script = distribution("plotly").locate_file("plotly/package_data/plotly.min.js")
+    return Path(str(script)).read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.metrics import METRICS, Metric, metric_named
 from fedadmm.runs.folder import not_a_run_folder, read_lines
-from fedadmm.runs.metrics import METRICS, Metric, metric_named
 from fedadmm.runs.records import CLIENT_KEYS, Record
 from fedadmm.runs.status import Goal, Status
 
@@ -35,6 +35,11 @@ class RunData:
     def label(self) -> str:
         """What the run is called in tables and figures."""
         return str(self.experiment.get("label") or self.experiment["algorithm"]["name"])
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name; of one's own algorithm that of its class, in small letters."""
+        return str(self.experiment["algorithm"]["name"]).rpartition(":")[2].lower()
 
     @property
     def goal(self) -> Goal:

@@ -83,11 +83,15 @@ def style_of(label: str) -> Style:
     if label in STYLES:
         return STYLES[label]
     number = int.from_bytes(hashlib.sha256(label.encode()).digest()[:4])
-    family = max((known for known in STYLES if label.startswith(known)), key=len, default=None)
-    if family is not None:
-        return STYLES[family].turned(1 + number % (len(DASHES) - 1))
+    if known := _known_beginnings(label):
+        return STYLES[known[-1]].turned(1 + number % (len(DASHES) - 1))
     return Style(PALETTE[number % len(PALETTE)], DASHES[number // len(PALETTE) % len(DASHES)])
 
 
 def _method_of(label: str) -> str:
-    return min((known for known in STYLES if label.startswith(known)), key=len, default=label)
+    return next(iter(_known_beginnings(label)), label)
+
+
+def _known_beginnings(label: str) -> list[str]:
+    """Return the methods of the table that a label begins with, the shortest first."""
+    return sorted((known for known in STYLES if label.startswith(known)), key=len)

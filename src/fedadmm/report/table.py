@@ -6,7 +6,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from fedadmm.report.methods import Method, methods_of
+from fedadmm.report.methods import MethodRuns, methods_of
 from fedadmm.report.runs import RunData
 from fedadmm.report.section import PublishedFor, nothing_published
 
@@ -37,7 +37,7 @@ def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
     return _with_news_only([_row(method) for method in methods_of(runs)])
 
 
-def report_rows(methods: Sequence[Method], *, published: PublishedFor = nothing_published) -> list[dict[str, str]]:
+def report_rows(methods: Sequence[MethodRuns], *, published: PublishedFor = nothing_published) -> list[dict[str, str]]:
     """Return the rows of a comparison with the paper's figure and what each method saves over the best other."""
     rows = []
     for method in methods:
@@ -51,7 +51,7 @@ def report_rows(methods: Sequence[Method], *, published: PublishedFor = nothing_
     return _with_news_only(rows)
 
 
-def saving(method: Method, methods: Sequence[Method]) -> str:
+def saving(method: MethodRuns, methods: Sequence[MethodRuns]) -> str:
     """Return how many rounds fewer, or more, a method takes than the best of the other methods.
 
     Only methods that arrived with every seed are compared, else a miss would count in a method's favour.
@@ -60,7 +60,7 @@ def saving(method: Method, methods: Sequence[Method]) -> str:
     return _against(method, fastest(others)) if others else ""
 
 
-def family_sentence(methods: Sequence[Method]) -> str:
+def family_sentence(methods: Sequence[MethodRuns]) -> str:
     """Return the paper's reduction: the best form of FedADMM against the best other method, in rounds."""
     ours = [method for method in methods if method.is_fedadmm]
     others = [method for method in methods if not method.is_fedadmm]
@@ -76,14 +76,14 @@ def family_sentence(methods: Sequence[Method]) -> str:
     return f"Best form of FedADMM: {_arrived(best)}, {text}.{_released_note(others)}"
 
 
-def are_fastest(methods: Sequence[Method]) -> list[bool]:
+def are_fastest(methods: Sequence[MethodRuns]) -> list[bool]:
     """Return for each method whether none takes fewer rounds: more than one may be level."""
     best = fastest(methods)
     rounds = None if best is None else best.rounds_to_target
     return [rounds is not None and method.rounds_to_target == rounds for method in methods]
 
 
-def fastest(methods: Sequence[Method]) -> Method | None:
+def fastest(methods: Sequence[MethodRuns]) -> MethodRuns | None:
     """Return the method with the fewest rounds among those that arrived with every seed."""
     arrived = [method for method in methods if method.rounds_to_target is not None]
     return min(arrived, key=lambda method: method.rounds_to_target or 0, default=None)
@@ -120,7 +120,7 @@ def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
     return table
 
 
-def _row(method: Method) -> dict[str, str]:
+def _row(method: MethodRuns) -> dict[str, str]:
     counted = [run for run in method.runs if run.rounds and (run.target is None or run.arrival is not None)]
 
     def mean(key: str, text: Callable[[float], str]) -> str:
@@ -140,7 +140,7 @@ def _row(method: Method) -> dict[str, str]:
     }
 
 
-def rounds_text(method: Method) -> str:
+def rounds_text(method: MethodRuns) -> str:
     """Return the rounds to the target: a mean over the seeds that arrived, and how many did if not all.
 
     Where there is no target, those of the shortest run.
@@ -157,7 +157,7 @@ def rounds_text(method: Method) -> str:
     return f"{mean:.1f}{spread}{share}" if count > 1 else f"{mean:.0f}"
 
 
-def _released_note(others: Sequence[Method]) -> str:
+def _released_note(others: Sequence[MethodRuns]) -> str:
     released = any(method.is_released for method in others)
     return " The released code counts as another algorithm." if released else ""
 
@@ -169,7 +169,7 @@ def _index(run: RunData) -> int:
     return next(number for number, record in enumerate(run.rounds) if record.round == run.arrival)
 
 
-def _against(method: Method, other: Method | None) -> str:
+def _against(method: MethodRuns, other: MethodRuns | None) -> str:
     mine = method.rounds_to_target
     if mine is None:
         return "-"
@@ -183,7 +183,7 @@ def _against(method: Method, other: Method | None) -> str:
     return f"{abs(change):.0%} {'fewer' if change < 0 else 'more'} than {other.name}"
 
 
-def _arrived(method: Method) -> str:
+def _arrived(method: MethodRuns) -> str:
     later = "" if method.status == "finished" else f" ({method.status} in the end)"
     return f"{method.name} arrived in {round(method.rounds_to_target or 0, 1):g} rounds{later}"
 

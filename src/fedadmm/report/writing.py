@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fedadmm.core.errors import InputError
 from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure
-from fedadmm.report.methods import Method, methods_in
+from fedadmm.report.methods import MethodRuns, methods_in
 from fedadmm.report.page import write_page
 from fedadmm.report.section import PublishedFor, Section, nothing_published
 from fedadmm.report.table import family_sentence, latex, markdown, report_rows
@@ -27,7 +27,7 @@ def write_report(
 def _write(sections: Sequence[Section], out: Path, *, title: str, published: PublishedFor) -> Path:
     page = write_page(sections, out / "report.html", title=title, published=published)
     words, tex = [f"# {title}\n"], []
-    columns: dict[str, list[Method]] = {}
+    columns: dict[str, list[MethodRuns]] = {}
     by_section = methods_in([section.runs for section in sections])
     for number, (section, methods) in enumerate(zip(sections, by_section, strict=True), start=1):
         if not methods:

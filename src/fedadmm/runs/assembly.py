@@ -15,6 +15,7 @@ from fedadmm.config.experiment import Weighting
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.messages import num_bytes
+from fedadmm.core.metrics import MetricName, metric_named
 from fedadmm.core.names import EngineName
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import ServerCheckpoint
@@ -29,7 +30,6 @@ from fedadmm.network.network import Network, make_network
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.certificate import check_certifiable
 from fedadmm.runs.clients import ClientWeights
-from fedadmm.runs.metrics import MetricName, metric_named
 from fedadmm.training.evaluation import Loss, Metric, accuracy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction, initial_model

@@ -37,14 +37,14 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckResult:
     """What a run folder holds, and what is wrong with it."""
 
     facts: dict[str, str]
     problems: list[str]
 
 
-def check_run(path: Path, *, data_dir: Path | None = None) -> Report:
+def check_run(path: Path, *, data_dir: Path | None = None) -> CheckResult:
     """Verify a run folder in a process of its own."""
     where = [] if data_dir is None else [str(data_dir)]
     reader = subprocess.run(
@@ -58,7 +58,7 @@ def check_run(path: Path, *, data_dir: Path | None = None) -> Report:
             f"the store is damaged: its reader died ({last[0]}); restore the run folder from a copy, or remove it "
             "and run again"
         )
-    return Report({f.name: f.text for f in findings if f.kind == "fact"}, problems)
+    return CheckResult({f.name: f.text for f in findings if f.kind == "fact"}, problems)
 
 
 def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:

@@ -10,13 +10,13 @@ from torch import nn
 from fedadmm.config.certificate import CertificateSettings
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
+from fedadmm.core.metrics import metric_named
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
 from fedadmm.data.federated import FederatedData
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.clients import ClientScores
 from fedadmm.runs.listeners import Callback, Listener, play
-from fedadmm.runs.metrics import metric_named
 from fedadmm.runs.records import Record
 from fedadmm.runs.simulation import Simulation
 from fedadmm.runs.status import Goal, Status

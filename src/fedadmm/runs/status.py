@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fedadmm.runs.metrics import ACCURACY, Metric, metric_named
+from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 
 if TYPE_CHECKING:
     from fedadmm.config.experiment import Experiment

@@ -8,7 +8,7 @@ from typing import Any
 from fedadmm.algorithms import FedProx
 from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
 from fedadmm.core.errors import InputError
-from fedadmm.runs.metrics import ACCURACY, metric_named
+from fedadmm.core.metrics import ACCURACY, metric_named
 from fedadmm.runs.records import Record
 
 LEARNING_RATES = (0.01, 0.1, 0.2, 0.5)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from fedadmm.runs.records import Record
+from typing import Literal, Protocol
 
 MetricName = Literal["accuracy", "distance"]
+
+
+class Scored(Protocol):
+    """A round with its numbers."""
+
+    @property
+    def round(self) -> int:
+        """The round's number, from 1 on."""
+
+    def value(self, key: str) -> float | None:
+        """Return a number of the round, None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class Metric:
     log_scale: bool = False  # it is drawn over powers of ten
     needs_optimum: bool = False  # of all training examples, which is found before the first round
 
-    def of(self, record: Record) -> float | None:
+    def of(self, record: Scored) -> float | None:
         """Return the score of a round, None if it has none."""
         return record.value(self.name)
 
@@ -47,11 +55,11 @@ class Metric:
         """Return the best of some scores, None if there are none."""
         return (min if self.lower_is_better else max)(scores, default=None)
 
-    def scores(self, records: Iterable[Record]) -> list[float]:
+    def scores(self, records: Iterable[Scored]) -> list[float]:
         """Return the scores of the rounds that have one."""
         return [score for record in records if (score := self.of(record)) is not None]
 
-    def arrival(self, records: Sequence[Record], target: float | None) -> int | None:
+    def arrival(self, records: Sequence[Scored], target: float | None) -> int | None:
         """Return the first round whose score reached the target, None if none did."""
         if target is None:
             return None
