@@ -85,10 +85,11 @@ class Deployed:
                 assert time.monotonic() < deadline, self.log()
                 time.sleep(0.5)
 
-    def wait(self, run: int, *, seconds: float) -> None:
-        """Wait until a run has ended, as it should."""
-        # Asking takes seconds of a core, which the nodes need.
-        self.until(lambda: self.status(run).startswith("finished"), seconds=seconds, every=10.0)
+    def wait(self, run: int, *, rounds: int, seconds: float) -> None:
+        """Wait until a run has committed its last round and has ended, as it should."""
+        # Asking for its status takes seconds of a core, which the nodes need: look at the server's folder first.
+        self.until(lambda: self.rounds() == rounds, seconds=seconds)
+        self.until(lambda: self.status(run).startswith("finished"), seconds=seconds, every=1.0)
         assert self.status(run) == "finished:completed", self.log()
 
     def rounds(self) -> int:

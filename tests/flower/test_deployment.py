@@ -35,7 +35,7 @@ def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Depl
     (port,) = free_ports(1)
     stranger = federation.start_node("stranger", port=port, config="partition-id=0 num-partitions=3")
     run = deployed.run()
-    deployed.wait(run, seconds=900)
+    deployed.wait(run, rounds=2, seconds=900)
     assert deployed.rounds() == 2
     deployed.assert_books_agree()
     deployed.until(lambda: not stranger.alive, seconds=60)
@@ -45,7 +45,7 @@ def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Depl
 
 def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
     chance = random.Random(KILLS)
-    deployed.changes |= {"min-available-nodes": 2, "round-timeout": 60.0, "num-server-rounds": 1000}
+    deployed.changes |= {"min-available-nodes": 2, "round-timeout": 40.0, "num-server-rounds": 1000}
     for _ in range(KILLS):
         before = deployed.rounds()
         # One dies between its commit and its reply, another in the midst of whatever it does, then the ServerApp.
@@ -61,5 +61,5 @@ def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
     rounds = deployed.rounds() + 1
     deployed.changes |= {"num-server-rounds": rounds}
     deployed.pursue(lambda: deployed.rounds() == rounds, seconds=600)
-    deployed.until(lambda: not deployed.unfinished(), seconds=120, every=10.0)
+    deployed.until(lambda: not deployed.unfinished(), seconds=120, every=1.0)
     deployed.assert_books_agree()

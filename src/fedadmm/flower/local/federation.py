@@ -16,7 +16,11 @@ DAYS = "30"
 STARTING = 60.0  # seconds for a SuperLink, and for nodes to connect
 # Flower takes a node that was killed for connected until its heartbeat has lapsed, and refuses its key until then.
 LAPSING = 90.0
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+FLOWER_ENVIRONMENT = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",  # seconds: on one machine asking for work costs nothing
+}
 
 
 class LocalFederation:
@@ -24,7 +28,7 @@ class LocalFederation:
 
     def __init__(self, folder: Path, *, tell: Tell = lambda line: None) -> None:
         self.folder = folder.absolute()
-        self.environment = {"FLWR_HOME": str(self.folder / "flwr"), **QUIET}
+        self.environment = {"FLWR_HOME": str(self.folder / "flwr"), **FLOWER_ENVIRONMENT}
         self._tell = tell
         self._shell = Shell(self.folder, environment=self.environment, tell=tell)
 
