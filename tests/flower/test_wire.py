@@ -87,3 +87,16 @@ def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_
     assert 0.0125 * 0.9 < noise < 0.0125 * 1.3
     with server_of(config) as strategy:
         assert strategy.checkpoint.server.theta.equal(theta)
+
+
+def test_what_travels_as_a_model_is_theta_where_the_servers_model_is_another_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FedADMM, "model", lambda self, server: torch.zeros_like(server.theta))
+    config = model_config(tmp_path)
+    with server_of(config) as strategy:
+        result = start(strategy, grid_of(config), rounds=1)
+        theta = strategy.checkpoint.server.theta
+        assert theta.abs().max() > 0
+        for arrays in (strategy.arrays, result.arrays):
+            assert strategy.format.read_model(arrays).message.equal(theta)

@@ -149,8 +149,6 @@ class AlgorithmStrategy(Strategy):
         metrics = MetricRecord({"num-applied": len(summary.clients), "num-refused": len(summary.refused)})
         if summary.client_loss is not None:
             metrics["train-loss"] = summary.client_loss
-        if isinstance(self._wire, ModelWire):  # what Flower's wrappers may change is what travels: theta
-            return self.format.model_arrays(checkpoint.server.theta, checkpoint.buffers.floats), metrics
         return self._model_arrays(checkpoint), metrics
 
     def configure_evaluate(
@@ -243,7 +241,10 @@ class AlgorithmStrategy(Strategy):
         self.checkpoint, self._round.applied = checkpoint, None
 
     def _model_arrays(self, checkpoint: ServerCheckpoint) -> ArrayRecord:
-        return self.format.model_arrays(self.algorithm.model(checkpoint.server), checkpoint.buffers.floats)
+        # Where models travel, a wrapper of Flower's may change the arrays, and what it made of them is theta.
+        models_travel = isinstance(self._wire, ModelWire)
+        theta = checkpoint.server.theta if models_travel else self.algorithm.model(checkpoint.server)
+        return self.format.model_arrays(theta, checkpoint.buffers.floats)
 
     def _evaluated(self, checkpoint: ServerCheckpoint) -> dict[str, float]:
         if self._evaluation is None:
