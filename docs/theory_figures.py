@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from fedadmm.report.figures import save_figure
 from fedadmm.studies.theory import Assumptions, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.analysis import FLOORS, as_analysed, checked, gaps_of, halves
-from fedadmm.studies.theory.quadratics import Quadratics
+from fedadmm.studies.theory.quadratics import EXACT, Quadratics
 from fedadmm.studies.theory.walk import walk
 
 FIGURES = Path(__file__).parent / "figures"
@@ -18,7 +18,7 @@ def lemma_1_figure() -> Figure:
     """Draw |y_new - y|^2 over what Lemma 1 allows, at first and at later visits, for exact solves."""
     first, later = [], []
     for seed in range(40):
-        path, printed, _ = checked(seed, accuracy=lambda i, t: 0.0)
+        path, printed, _ = checked(seed, tolerance=EXACT)
         left, right, _ = printed[0]
         moved = path.active & (right > 1e-12)
         ratio = left / right.clamp(min=1e-300)
@@ -36,11 +36,11 @@ def lemma_1_figure() -> Figure:
 
 
 def floor_figure() -> Figure:
-    """Draw V^t / m for solves of several accuracies."""
+    """Draw V^t / m for solves of several tolerances."""
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     axes = figure.subplots()
-    for name, accuracy in FLOORS.items():
-        gaps = gaps_of(accuracy, halves(400)) / 4
+    for name, tolerance in FLOORS.items():
+        gaps = gaps_of(tolerance, halves(400)) / 4
         axes.plot(gaps.clamp(min=1e-30), label=f"epsilon = {name}", linewidth=1)
     axes.set(yscale="log", ylim=(1e-14, 20), xlabel="t, rounds done", ylabel="V / m")
     axes.legend(frameon=False, fontsize="small", ncols=2)

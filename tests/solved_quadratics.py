@@ -16,15 +16,15 @@ class SolvedQuadratics(Quadratics):
     """
 
     def __init__(self, hessians: torch.Tensor, targets: torch.Tensor, *, local: LocalTraining, seed: int = 0) -> None:
-        super().__init__(hessians, targets)
+        super().__init__(hessians, targets, tolerance=self._asked_for, seed=seed)
         local.check(len(targets))
-        self.local, self.seed = local, seed
+        self.local = local
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> "SolvedProblem":
         """Return a client's problem in a round."""
         return SolvedProblem(self, assignment, buffers)
 
-    def tolerance(self, client: int, round: int) -> float:
+    def _asked_for(self, client: int, round: int) -> float:
         """Return the epsilon_i that a client is asked for in a round, 0 if none is."""
         return self.local.tolerance_at(round, client=client, seed=self.seed) or 0.0
 

@@ -8,14 +8,14 @@ from broken import BROKEN
 
 from fedadmm.algorithms import FedADMM
 from fedadmm.studies.theory.analysis import checked
-from fedadmm.studies.theory.inexact import Accuracy, InexactQuadratics
 from fedadmm.studies.theory.instances import coins, random_quadratics, random_start
 from fedadmm.studies.theory.lemmas import lemma_1, lemma_2
+from fedadmm.studies.theory.quadratics import Quadratics, Tolerance
 from fedadmm.studies.theory.walk import walk
 from quadratics import on_a_line
 
 # epsilon of (client, round): none, one for each client, shrinking, and up and down.
-ACCURACIES: dict[str, Accuracy] = {
+TOLERANCES: dict[str, Tolerance] = {
     "exact": lambda i, t: 0.0,
     "a level for each client": lambda i, t: 10.0 ** -(i % 4),
     "shrinking": lambda i, t: 1.0 / t**2,
@@ -23,8 +23,8 @@ ACCURACIES: dict[str, Accuracy] = {
 }
 
 
-def _check(seed: int, accuracy: str) -> None:
-    path, (first, second, third), holding = checked(seed, accuracy=ACCURACIES[accuracy])
+def _check(seed: int, tolerance: str) -> None:
+    path, (first, second, third), holding = checked(seed, tolerance=TOLERANCES[tolerance])
     assert all(bool(lemma.holds.all()) for lemma in holding)
     returning = path.seen[:-1] | ~path.active  # [T, client]: not at its first visit
     assert first.holds[returning].all()
@@ -32,22 +32,22 @@ def _check(seed: int, accuracy: str) -> None:
     assert third.holds[path.seen.all(dim=1)].all()
 
 
-@pytest.mark.parametrize("accuracy", ACCURACIES)
-def test_the_lemmas_hold_from_the_start_and_as_printed_from_the_second_visit_on(accuracy: str) -> None:
+@pytest.mark.parametrize("tolerance", TOLERANCES)
+def test_the_lemmas_hold_from_the_start_and_as_printed_from_the_second_visit_on(tolerance: str) -> None:
     for seed in range(10):
-        _check(seed, accuracy)
+        _check(seed, tolerance)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accuracy", ACCURACIES)
-def test_the_lemmas_hold_on_hundreds_of_problems(accuracy: str) -> None:
+@pytest.mark.parametrize("tolerance", TOLERANCES)
+def test_the_lemmas_hold_on_hundreds_of_problems(tolerance: str) -> None:
     for seed in range(200, 260):
-        _check(seed, accuracy)
+        _check(seed, tolerance)
 
 
 @pytest.mark.parametrize("algorithm", BROKEN)
 def test_a_mistake_violates_a_lemma(algorithm: type[FedADMM]) -> None:
-    walks = (checked(seed, accuracy=ACCURACIES["exact"], kind=algorithm).holding for seed in range(10))
+    walks = (checked(seed, tolerance=TOLERANCES["exact"], kind=algorithm).holding for seed in range(10))
     assert any(not lemma.holds.all() for lemmas in walks for lemma in lemmas)
 
 
@@ -88,7 +88,7 @@ def test_lemma_2_fails_with_a_newcomer() -> None:
 
 def test_an_inexact_solve_leaves_the_error_that_was_asked_for() -> None:
     task, rho = random_quadratics(3)
-    inexact = InexactQuadratics(task.hessians, task.targets, accuracy=lambda c, r: 0.01 / r, seed=0)
+    inexact = Quadratics(task.hessians, task.targets, tolerance=lambda c, r: 0.01 / r, seed=0)
     everyone = range(len(task.targets))
     path = walk(
         FedADMM(rho=rho, eta="participation", newcomer="initial"),

@@ -1,4 +1,4 @@
-"""Where V^t goes: to zero, or to the floor that the accuracy of the local solves sets."""
+"""Where V^t goes: to zero, or to the floor that the tolerance of the local solves sets."""
 
 import pytest
 import torch
@@ -15,11 +15,9 @@ from fedadmm.studies.theory.analysis import (
     thinning,
 )
 from fedadmm.studies.theory.bounds import descent
-from fedadmm.studies.theory.inexact import Accuracy
 from fedadmm.studies.theory.instances import lowest_value
+from fedadmm.studies.theory.quadratics import EXACT
 from fedadmm.studies.theory.walk import walk
-
-EXACT: Accuracy = lambda i, t: 0.0  # noqa: E731
 
 
 def test_exact_solves_lead_to_zero() -> None:
@@ -40,7 +38,7 @@ def test_the_accuracy_of_the_solves_sets_a_floor() -> None:
     assert floors[1e-2] / floors[1e-4] == pytest.approx(100, rel=0.01)
 
 
-def test_accuracies_that_shrink_like_1_over_t_squared_lead_to_zero() -> None:
+def test_tolerances_that_shrink_like_1_over_t_squared_lead_to_zero() -> None:
     gaps = gaps_of(FLOORS["1/t^2"], halves(400))
     assert gaps[-1] < 1e-4
     # V falls as epsilon does: to a quarter where t doubles.

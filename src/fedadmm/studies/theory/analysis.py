@@ -12,15 +12,14 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.seeds import stream
 from fedadmm.studies.paper.study import WorkedOut
 from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
-from fedadmm.studies.theory.inexact import Accuracy, InexactQuadratics
 from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
 from fedadmm.studies.theory.lemmas import Inequality, lemma_1, lemma_2, lemma_3
-from fedadmm.studies.theory.quadratics import Quadratics, heterogeneous
+from fedadmm.studies.theory.quadratics import EXACT, Quadratics, Tolerance, heterogeneous
 from fedadmm.studies.theory.walk import Path, walk
 
 NUM_PROBLEMS, NUM_DRAWS = 200, 20
 # epsilon_i of (client, round): a level for each client that goes up and down, and shrinks.
-UNSTEADY: Accuracy = lambda i, t: 10.0 ** -((i + t) % 4) / t  # noqa: E731
+UNSTEADY: Tolerance = lambda i, t: 10.0 ** -((i + t) % 4) / t  # noqa: E731
 
 
 def as_analysed(rho: float) -> FedADMM:
@@ -28,9 +27,9 @@ def as_analysed(rho: float) -> FedADMM:
     return FedADMM(rho=rho, eta="participation", newcomer="initial")
 
 
-def solved_to(task: Quadratics, accuracy: Accuracy, *, seed: int) -> InexactQuadratics:
-    """Return the same quadratics, solved to a given accuracy."""
-    return InexactQuadratics(task.hessians, task.targets, accuracy=accuracy, seed=seed)
+def solved_to(task: Quadratics, tolerance: Tolerance, *, seed: int) -> Quadratics:
+    """Return the same quadratics, solved to a tolerance."""
+    return Quadratics(task.hessians, task.targets, tolerance=tolerance, seed=seed)
 
 
 class Checks(NamedTuple):
@@ -41,12 +40,12 @@ class Checks(NamedTuple):
     holding: tuple[Inequality, Inequality, Inequality]
 
 
-def checked(seed: int, *, accuracy: Accuracy, kind: type[FedADMM] = FedADMM, rounds: int = 30) -> Checks:
+def checked(seed: int, *, tolerance: Tolerance, kind: type[FedADMM] = FedADMM, rounds: int = 30) -> Checks:
     """Walk over a random problem with random participation, and check the lemmas at every round."""
     task, rho = random_quadratics(seed)
     path = walk(
         kind(rho=rho, eta="participation", newcomer="initial"),
-        solved_to(task, accuracy, seed=seed),
+        solved_to(task, tolerance, seed=seed),
         theta=random_start(task, seed),
         draws=coins(len(task.targets), rounds=rounds, probability=0.2 + 0.2 * (seed % 5), seed=seed),
     )
@@ -66,8 +65,8 @@ def lemmas_table() -> WorkedOut:
     """Count where each lemma holds, with and without somebody new."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for seed in range(NUM_PROBLEMS):
-        for solves, accuracy in (("exact", lambda i, t: 0.0), ("inexact", UNSTEADY)):
-            path, printed, holding = checked(seed, accuracy=accuracy)
+        for solves, tolerance in (("exact", EXACT), ("inexact", UNSTEADY)):
+            path, printed, holding = checked(seed, tolerance=tolerance)
             first = path.active & ~path.seen[:-1]  # [T, client]
             later = path.active & path.seen[:-1]
             newcomer, everyone = first.any(dim=1), path.seen.all(dim=1)
@@ -153,8 +152,8 @@ def theorem_table() -> WorkedOut:
 
 # Four clients with curvatures from 0.55 to 1 (L), each in a round with probability 1/2.
 LIMIT_RHO, LIMIT_CLIENTS = 3.3, 4
-FLOORS: dict[str, Accuracy] = {
-    "0": lambda i, t: 0.0,
+FLOORS: dict[str, Tolerance] = {
+    "0": EXACT,
     "1e-6": lambda i, t: 1e-6,
     "1e-4": lambda i, t: 1e-4,
     "1e-2": lambda i, t: 1e-2,
@@ -169,11 +168,11 @@ def limit_task() -> Quadratics:
     return Quadratics((curved.hessians + torch.eye(2)) / 2, curved.targets)
 
 
-def gaps_of(accuracy: Accuracy, draws: list[list[int]]) -> torch.Tensor:
+def gaps_of(tolerance: Tolerance, draws: list[list[int]]) -> torch.Tensor:
     """Return V^t along a path over the four clients."""
     path = walk(
         as_analysed(LIMIT_RHO),
-        solved_to(limit_task(), accuracy, seed=1),
+        solved_to(limit_task(), tolerance, seed=1),
         theta=torch.zeros(2, dtype=torch.float64),
         draws=draws,
     )
@@ -196,11 +195,11 @@ def thinning(rounds: int, *, power: float, turns: bool = False) -> list[list[int
 
 
 def floor_table() -> WorkedOut:
-    """Follow V^t for accuracies that stay and that shrink."""
+    """Follow V^t for tolerances that stay and that shrink."""
     _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=0.5)
     rows = []
-    for name, accuracy in FLOORS.items():
-        gaps, floor = gaps_of(accuracy, halves(400)) / LIMIT_CLIENTS, accuracy(0, 1)
+    for name, tolerance in FLOORS.items():
+        gaps, floor = gaps_of(tolerance, halves(400)) / LIMIT_CLIENTS, tolerance(0, 1)
         bound = f"{c_3 * floor:.2g}" if name not in ("0", "1/t^2") else "0"
         rows.append((name, *(_small(gaps[t - 10 : t].mean()) for t in (50, 100, 200, 400)), bound))
     return WorkedOut(("epsilon", "V / m, t = 50", "100", "200", "400", "the theorem's floor, c_3 epsilon"), tuple(rows))
@@ -220,7 +219,7 @@ def remark_table() -> WorkedOut:
     }
     rows = []
     for name, draws in rules.items():
-        gaps = gaps_of(lambda i, t: 0.0, draws) / LIMIT_CLIENTS
+        gaps = gaps_of(EXACT, draws) / LIMIT_CLIENTS
         visits = sum(map(len, draws)) / LIMIT_CLIENTS
         rows.append((name, f"{visits:.0f}", *(_small(gaps[t]) for t in (0, 500, 2000, 8000))))
     return WorkedOut(("p_i^t", "visits a client", "V / m, t = 0", "500", "2,000", "8,000"), tuple(rows))

@@ -1,6 +1,6 @@
 """Clients whose objective is f_i(w) = 1/2 (w - a_i)^T H_i (w - a_i): every answer is known in closed form."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -8,12 +8,19 @@ import torch
 
 from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, Buffers, ClientStats
+from fedadmm.core.seeds import stream
 
 NO_BUFFERS = Buffers(torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64))
+Tolerance = Callable[[int, int], float]  # of (client, round, from 1): epsilon_i
+EXACT: Tolerance = lambda i, t: 0.0  # noqa: E731
 
 
 class Quadratics:
-    """A federation of quadratics, as a Task; `num_steps` gradient steps a visit, or an exact solve where it is None."""
+    """A federation of quadratics, as a Task; `num_steps` gradient steps a visit, or a solve where it is None.
+
+    A solve is exact, or ends where |grad L_i|^2 is the tolerance, in a random direction from the solution: the errors
+    of equation 6, made.
+    """
 
     def __init__(
         self,
@@ -22,11 +29,12 @@ class Quadratics:
         *,
         num_steps: int | None = None,
         learning_rate: float = 0.1,
-        num_examples: Sequence[int] | None = None,
+        tolerance: Tolerance = EXACT,
+        seed: int = 0,
     ) -> None:
         self.hessians, self.targets = hessians.double(), targets.double()
         self.num_steps, self.learning_rate = num_steps, learning_rate
-        self.num_examples = tuple(num_examples or [1] * len(targets))
+        self.tolerance, self.seed = tolerance, seed
         self.curved = torch.einsum("ijk,ik->ij", self.hessians, self.targets)  # [client, d]: the H_i a_i
         self.inverse = cache(self._inverse)
         self.smoothness = float(torch.linalg.eigvalsh(self.hessians).abs().max())  # L
@@ -52,11 +60,6 @@ class Quadratics:
         """Return each client's objective at a point of its own, [..., client, d]."""
         return ((w - self.targets) * self.gradients(w)).sum(dim=-1) / 2
 
-    def accuracy(self, client: int, round: int) -> float:
-        """Return the squared norm that a solve leaves of its problem's gradient: none, if it is exact."""
-        assert self.num_steps is None, "the accuracy of gradient steps is not known beforehand"
-        return 0.0
-
     def _inverse(self, client: int, rho: float) -> torch.Tensor:
         hessian = self.hessians[client]
         return torch.linalg.inv(hessian + rho * torch.eye(len(hessian), dtype=hessian.dtype))
@@ -70,7 +73,7 @@ class QuadraticProblem:
         self.round = assignment.round
         self.first_visit, self.last_round = assignment.first_visit, assignment.last_round or 0
         self.num_steps = task.num_steps or 1
-        self.num_examples = task.num_examples[assignment.client]
+        self.num_examples = 1
         self.learning_rate = task.learning_rate
         self._steps = 0
 
@@ -98,11 +101,20 @@ class QuadraticProblem:
             linear = linear - rho * centre
         if self._task.num_steps is None:
             self._steps += 1
-            return Solution(self._task.inverse(self.client, rho) @ (self._task.curved[self.client] - linear), 1)
+            inverse = self._task.inverse(self.client, rho)
+            return Solution(inverse @ (self._task.curved[self.client] - linear + self._error(len(start))), 1)
         w = start
         for _ in range(self._task.num_steps):
             w = w - self.learning_rate * (self.gradient(w) + linear + rho * w)
         return Solution(w, self._task.num_steps)
+
+    def _error(self, dimension: int) -> Vector:
+        """Return the gradient of the local problem that a solve leaves."""
+        task, epsilon = self._task, self._task.tolerance(self.client, self.round)
+        if epsilon == 0:
+            return torch.zeros(dimension, dtype=torch.float64)
+        drawn = torch.from_numpy(stream(task.seed, "error", self.round, self.client).standard_normal(dimension))
+        return drawn * (epsilon**0.5 / drawn.norm())
 
     def effort(self) -> ClientStats:
         """Return what was done; the loss of a quadratic is of no interest here."""

@@ -9,7 +9,7 @@ from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import ServerCheckpoint, run_round, visit_client
 from fedadmm.engine.planner import Planner
-from fedadmm.runs.lagrangian import Certificate, Gap, certificate_of, share
+from fedadmm.runs.lagrangian import Certificate, certificate_of, share
 from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics
 from fedadmm.training.local import LocalTraining
 
@@ -30,23 +30,12 @@ class Path(NamedTuple):
         """The first t at which every client has been visited; T + 1 if there is none."""
         return int((~self.seen.all(dim=1)).sum())
 
-    def after(self, t: int) -> "Path":
-        """Return the path from t on."""
-        certificate = Certificate(
-            self.certificate.lagrangian[t:],
-            Gap(*(term[t:] for term in self.certificate.gap)),
-            self.certificate.largest_error[t:],
-        )
-        return Path(
-            self.active[t:], self.theta[t:], self.w[t:], self.y[t:], self.seen[t:], self.errors[t:], certificate
-        )
-
 
 def rounds(
     algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Iterable[Iterable[int]], seed: int = 0
 ) -> Iterator[tuple[ServerCheckpoint, dict[int, Message]]]:
-    """Play a round for each draw of clients; yield the server's progress and the states of the clients visited."""
-    progress = ServerCheckpoint(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
+    """Play a round for each draw of clients; yield the server's checkpoint and the states of the clients visited."""
+    checkpoint = ServerCheckpoint(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
     planner = Planner(
         algorithm, participation=Uniform(1.0), local=LocalTraining(), devices=Devices(len(task.targets)), seed=seed
     )
@@ -57,26 +46,26 @@ def rounds(
         answers = [
             visit_client(
                 algorithm,
-                algorithm.download(progress.server),
+                algorithm.download(checkpoint.server),
                 assignment,
                 state=states.get(assignment.client),
                 initial=theta,
                 problem=task.problem(assignment, buffers=NO_BUFFERS),
             )
-            for assignment in planner.assigned(progress.round + 1, active, informed=applied, last_round=last.get)
+            for assignment in planner.assigned(checkpoint.round + 1, active, informed=applied, last_round=last.get)
         ]
-        new = {visit.client: state for visit, state in answers if visit.finite}
+        new = {result.client: state for result, state in answers if result.finite}
         states |= new
-        last |= dict.fromkeys(new, progress.round + 1)
-        progress, tally = run_round(
+        last |= dict.fromkeys(new, checkpoint.round + 1)
+        checkpoint, summary = run_round(
             algorithm,
-            progress,
-            [visit for visit, _ in answers],
+            checkpoint,
+            [result for result, _ in answers],
             weight=lambda client: 1.0,
             registered=float(len(task.targets)),
         )
-        applied = tally.clients
-        yield progress, new
+        applied = summary.clients
+        yield checkpoint, new
 
 
 def walk(algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Sequence[Iterable[int]]) -> Path:
@@ -88,13 +77,13 @@ def walk(algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Seq
     active = torch.zeros(length, num_clients, dtype=torch.bool)
     seen = torch.zeros(length + 1, num_clients, dtype=torch.bool)
     errors = task.gradients(w[0]).square().sum(dim=-1).expand(length + 1, -1).clone()
-    for t, (progress, new) in enumerate(rounds(algorithm, task, theta=theta, draws=draws)):
-        thetas[t + 1] = progress.server.theta
+    for t, (checkpoint, new) in enumerate(rounds(algorithm, task, theta=theta, draws=draws)):
+        thetas[t + 1] = checkpoint.server.theta
         for client, state in new.items():
             active[t, client] = True
             w[t + 1 :, client], y[t + 1 :, client] = state.w, state.y  # type: ignore[attr-defined]
             seen[t + 1 :, client] = True
-            errors[t + 1 :, client] = task.accuracy(client, progress.round)
+            errors[t + 1 :, client] = task.tolerance(client, checkpoint.round)
     shares = share(
         w=w, y=y, theta=thetas, rho=algorithm.init_client(theta).rho, value=task.values(w), gradient=task.gradients(w)
     )
