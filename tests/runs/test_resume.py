@@ -41,7 +41,7 @@ ROUND = [
     ("fedadmm.state.disk:DiskStore", "_reclaim", 1, "before"),
     ("fedadmm.runs.folder:RunFolder", "write_experiment", 1, "before"),
     ("fedadmm.runs.folder:RunFolder", "write_records", 1, "after"),
-    ("fedadmm.training.sgd:SGDProblem", "solve", 3, "before"),
+    ("fedadmm.training.problem:SGDProblem", "solve", 3, "before"),
     ("fedadmm.state.file:StateFile", "stage", 3, "before"),
     ("fedadmm.state.file:StateFile", "stage", 6, "after"),
     ("fedadmm.state.disk:DiskStore", "commit", 2, "before"),
@@ -190,7 +190,7 @@ def _experiment(place: RunPlace) -> Experiment:
 
 
 def _slow_training() -> None:
-    from fedadmm.training.sgd import SGDProblem
+    from fedadmm.training.problem import SGDProblem
 
     solve = SGDProblem.solve
 

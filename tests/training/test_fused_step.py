@@ -13,7 +13,7 @@ from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 from fedadmm.data.federated import PartitionedData
 from fedadmm.training import objective
-from fedadmm.training.sgd import SGDProblem
+from fedadmm.training.problem import SGDProblem
 from fedadmm.training.task import LearningTask
 from worlds import learning_task, made, some_data
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 from fedadmm.core.round import Assignment
 from fedadmm.data.federated import PartitionedData
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.sgd import SGDProblem
+from fedadmm.training.problem import SGDProblem
 from fedadmm.training.task import LearningTask
 from quadratics import NO_BUFFERS, heterogeneous, on_a_line
 from solved_quadratics import SolvedQuadratics

@@ -17,7 +17,7 @@ from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.training.evaluation import Loss, Metric, accuracy, batches, combined, score
 from fedadmm.training.flat import FlatModel
-from fedadmm.training.model_checks import check_fit
+from fedadmm.training.model_checks import check_model
 from fedadmm.training.models import ModelFunction, initial_model
 
 Wrap = Callable[[AlgorithmStrategy], Strategy]
@@ -78,7 +78,7 @@ def _evaluation(
 ) -> Evaluation:
     network = FlatModel(initial_model(model, seed=settings.seed))
     examples = as_examples(test)
-    check_fit(network, examples, loss=loss, metrics=metrics)
+    check_model(network, examples, loss=loss, metrics=metrics)
     parts = batches(examples)
 
     def evaluate(theta: Vector, buffers: Buffers) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """Whether a model, its loss and its metrics fit the data: tried on two examples, before anything is written."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -11,7 +10,7 @@ from fedadmm.training.evaluation import Loss, Metric, batches
 from fedadmm.training.flat import FlatModel
 
 
-def check_fit(model: FlatModel, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]) -> None:
+def check_model(model: FlatModel, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]) -> None:
     """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs."""
     inputs, targets = _two_of(examples, device=model.weights.device)
     outputs = _tried(model, inputs, what="inputs")
@@ -52,7 +51,7 @@ def _two_of(examples: Examples, *, device: torch.device) -> Examples:
     return Examples(examples.inputs[rows].to(device), examples.targets[rows].to(device))
 
 
-def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> Any:
+def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> object:
     try:
         return _outputs(model, inputs)
     except Exception as error:
@@ -102,7 +101,7 @@ def _takes(model: FlatModel, inputs: torch.Tensor) -> bool:
     return True
 
 
-def _outputs(model: FlatModel, inputs: torch.Tensor) -> Any:
+def _outputs(model: FlatModel, inputs: torch.Tensor) -> object:
     """Return what the model makes of inputs, in evaluation mode; its weights stay, even if a max_norm rules them."""
     training, weights = model.module.training, model.weights.clone()
     model.module.eval()

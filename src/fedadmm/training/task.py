@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +16,11 @@ from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
 from fedadmm.training.evaluation import Loss, Metric, batches, combined, score
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
-from fedadmm.training.full_batch import FullBatchProblem
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.model_checks import check_fit, check_test_inputs, check_whole_inputs
+from fedadmm.training.model_checks import check_model, check_test_inputs, check_whole_inputs
 from fedadmm.training.objective import Objective
 from fedadmm.training.optimum import Optimum, is_linear, mean_objective
-from fedadmm.training.sgd import SGDProblem
+from fedadmm.training.problem import FullBatchProblem, SGDProblem
 from fedadmm.training.solvers import solver_named
 from fedadmm.training.stacked.batches import joined
 from fedadmm.training.stacked.gradients import check_stackable
@@ -48,7 +46,7 @@ class LearningTask:
         self.data, self._local, self._seed, self._device = data, local, seed, device
         self._loss, self._metrics, self._l2 = loss, metrics, l2
         self._test = [] if data.test is None else batches(self._on_device(data.test))
-        check_fit(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
+        check_model(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
         if data.test is not None:
             check_test_inputs(self.model, data.test)
 
@@ -56,17 +54,13 @@ class LearningTask:
         """Return a client's problem in a round, on a network with these buffers."""
         self.model.load_buffers(buffers)
         self.model.module.train()
-        solver = self._local.solver_of(assignment.client, seed=self._seed)
-        kind = SGDProblem if solver == "sgd" else partial(FullBatchProblem, solver=solver_named(solver))
-        return kind(
-            self.model,
-            self._on_device(self.data.client(assignment.client)),
-            assignment=assignment,
-            local=self._local,
-            loss=self._loss,
-            l2=self._l2,
-            seed=self._seed,
-        )
+        client, local, seed = assignment.client, self._local, self._seed
+        examples = self._on_device(self.data.client(client))
+        objective = Objective(self.model, examples, loss=self._loss, decay=self._l2, owner=f"client {client}")
+        name = local.solver_of(client, seed=seed)
+        if name == "sgd":
+            return SGDProblem(objective, assignment=assignment, local=local, seed=seed)
+        return FullBatchProblem(objective, solver=solver_named(name), assignment=assignment, local=local, seed=seed)
 
     def stack(self, assignments: Sequence[Assignment], *, buffers: Buffers) -> StackedProblem:
         """Return the problems of several clients in a round as one."""

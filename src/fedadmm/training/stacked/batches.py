@@ -10,7 +10,7 @@ import torch
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples
-from fedadmm.data.federated import PartitionedData
+from fedadmm.data.federated import FederatedData, PartitionedData
 
 Counts = npt.NDArray[np.int64]
 
@@ -92,10 +92,10 @@ def whole_batches(starts: Counts, counts: Counts, *, chunk: int) -> Batches:
     return Batches(rows + starts[:, None], sizes)
 
 
-def joined(data: object, clients: Sequence[int]) -> tuple[Examples, Counts]:
+def joined(data: FederatedData, clients: Sequence[int]) -> tuple[Examples, Counts]:
     """Return examples among which are those of the clients, and where each client's begin."""
     if isinstance(data, PartitionedData):  # already one after the other
         return Examples(data.inputs, data.targets), data.offsets[list(clients)]
-    own = [data.client(client) for client in clients]  # type: ignore[attr-defined]
+    own = [data.client(client) for client in clients]
     ends = np.cumsum([len(examples.targets) for examples in own])
     return Examples(torch.cat([e.inputs for e in own]), torch.cat([e.targets for e in own])), np.array([0, *ends[:-1]])

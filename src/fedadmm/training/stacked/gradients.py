@@ -1,7 +1,7 @@
 """The gradients of K networks of one form at once, each with weights and examples of its own."""
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -153,7 +153,7 @@ def _dense_layers(model: FlatModel, *, input_dims: int, may_flatten: bool) -> li
     if any(type(layer) not in (nn.Linear, *_ELEMENTWISE) or _has_hooks(layer) for layer in layers):
         return None
     own = [parameter for layer in layers for parameter in layer.parameters()]
-    same = len(own) == len(model.parameters) and all(map(_is, own, model.parameters))
+    same = len(own) == len(model.parameters) and all(map(operator.is_, own, model.parameters))
     return layers if same else None
 
 
@@ -165,10 +165,6 @@ def _is_flat_end(last: nn.Module, before: nn.Module) -> bool:
 
 def _has_hooks(layer: nn.Module) -> bool:
     return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
-
-
-def _is(left: Any, right: Any) -> bool:
-    return left is right
 
 
 def check_stackable(model: FlatModel, loss: Loss, examples: Examples) -> None:
@@ -227,5 +223,5 @@ def _try_out(
         if not torch.allclose(ours[1], expected, rtol=1e-3, atol=1e-5):
             raise InputError(
                 "a stack of clients has other gradients than one client: the model mixes the examples of a batch, or "
-                f"the loss is no mean over examples; {_REMEDY}"
+                f"the loss is not a mean over examples; {_REMEDY}"
             )

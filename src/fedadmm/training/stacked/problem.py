@@ -5,7 +5,6 @@ who are done drop off the end of the stack.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -132,7 +131,7 @@ class StackedProblem:
             for part, p in zip(parts, self._model.parameters, strict=True)
         ]
 
-    def _column(self, values: npt.NDArray[Any]) -> torch.Tensor:
+    def _column(self, values: npt.NDArray[np.generic]) -> torch.Tensor:
         return torch.from_numpy(values[:, None]).to(self._model.weights)
 
 

@@ -1,4 +1,4 @@
-"""Local stochastic gradient descent on a network, with the terms of the algorithm fused into its step."""
+"""A client's problem in a round: solved by SGD, or by a solver that takes gradients over all of its examples."""
 
 from collections.abc import Iterator
 
@@ -7,42 +7,30 @@ import torch
 from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, ClientStats
 from fedadmm.core.seeds import stream, torch_seed
-from fedadmm.data.examples import Examples
-from fedadmm.training.evaluation import Loss
-from fedadmm.training.flat import FlatModel, channels_last, squared_norm
+from fedadmm.training.flat import channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
+from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise
 from fedadmm.training.steps import step_rule
 
 
 class SGDProblem:
     """One client's objective in one round: the mean loss of the network over its examples, and l2/2 |w|^2."""
 
-    def __init__(
-        self,
-        model: FlatModel,
-        examples: Examples,
-        *,
-        assignment: Assignment,
-        local: LocalTraining,
-        loss: Loss,
-        seed: int,
-        l2: float = 0.0,
-    ) -> None:
-        self._model, self._examples, self._l2 = model, examples, l2
-        self._objective = Objective(model, examples, loss=loss, decay=l2, owner=f"client {assignment.client}")
+    def __init__(self, objective: Objective, *, assignment: Assignment, local: LocalTraining, seed: int) -> None:
+        self._objective, self._model, self._examples = objective, objective.model, objective.examples
         self._assignment, self._local, self._seed = assignment, local, seed
         self.client, self.round = assignment.client, assignment.round
         self.first_visit, self.last_round = assignment.first_visit, assignment.last_round or 0
-        self.num_examples = len(examples.targets)
+        self.num_examples = objective.num_examples
         self.batch_size = min(self._wanted_batch(), self.num_examples)
         self.num_steps = self._steps_within(assignment, max_steps=local.max_steps)
         self.learning_rate = local.learning_rate_at(assignment.round)
         self._tolerance = local.tolerance_at(assignment.round, client=assignment.client, seed=seed)
         self._epsilon: float | None = None
         self._steps = self._num_losses = 0
-        float_type = torch.promote_types(model.weights.dtype, torch.float32)
-        self._loss_sum = torch.zeros((), dtype=float_type, device=model.weights.device)
+        float_type = torch.promote_types(self._model.weights.dtype, torch.float32)
+        self._loss_sum = torch.zeros((), dtype=float_type, device=self._model.weights.device)
         self._seed_dropout()
 
     def solve(
@@ -54,8 +42,7 @@ class SGDProblem:
         if rho:
             assert centre is not None
             constant = -rho * centre if constant is None else constant - rho * centre
-        decay = self._local.weight_decay + self._l2
-        pull = rho + decay  # of w towards 0; `constant` moves rho's part to the centre
+        pull = rho + self._decay  # of w towards 0; `constant` moves rho's part to the centre
         step = step_rule(
             [model.weights],
             learning_rate=self.learning_rate,
@@ -86,7 +73,7 @@ class SGDProblem:
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the objective over all of the client's examples."""
         self._model.load(w)
-        total = self._l2 * w if self._l2 else torch.zeros_like(w)
+        total = self._objective.decay * w if self._objective.decay else torch.zeros_like(w)
         for loss, _ in self._objective.add_gradient(total):
             self._count(loss)
         return total
@@ -103,6 +90,11 @@ class SGDProblem:
         """Return what was done since the problem was made."""
         loss = float(self._loss_sum) / max(self._num_losses, 1)
         return ClientStats(self._steps, self._objective.evaluations, loss, self._model.buffers(), self._epsilon)
+
+    @property
+    def _decay(self) -> float:
+        """The decay of a solve: weight decay is a part of it, and not of f."""
+        return self._local.weight_decay + self._objective.decay
 
     def _wanted_batch(self) -> int:
         return self.num_examples if self._local.batch_size == "full" else self._local.batch_size
@@ -154,3 +146,42 @@ class SGDProblem:
         self._steps += 1
         self._num_losses += 1
         self._loss_sum += loss
+
+
+class FullBatchProblem(SGDProblem):
+    """One client's objective in one round; an epoch is one step, and the gradient at the start comes on top."""
+
+    def __init__(
+        self, objective: Objective, *, solver: Solver, assignment: Assignment, local: LocalTraining, seed: int
+    ) -> None:
+        super().__init__(objective, assignment=assignment, local=local, seed=seed)
+        self._solver = solver
+
+    def solve(
+        self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
+    ) -> Solution:
+        """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
+        budget = Budget(self.num_steps, self._tolerance or 0.0, self.learning_rate)
+        objective = Lagrangian(self._f, dual=dual, rho=rho, centre=centre, budget=budget)
+        point = minimise(self._solver, objective, start=start, budget=budget)
+        self._epsilon = point.epsilon
+        self._steps += objective.calls - 1
+        return Solution(point.w, max(1, objective.calls - 1))
+
+    def _f(self, w: Vector) -> tuple[float, Vector]:
+        """Return f, of which weight decay is a part, and its gradient; dropout has the same mask in every call."""
+        self._seed_dropout()
+        decay = self._decay
+        loss, gradient = self._objective.loss_and_gradient(w, decay=decay)
+        self._loss_sum += loss
+        self._num_losses += 1
+        return (loss + decay / 2 * squared_norm(w) if decay else loss), gradient
+
+    def _wanted_batch(self) -> int:
+        return self.num_examples
+
+    def _steps_within(self, assignment: Assignment, *, max_steps: int | None) -> int:
+        steps = super()._steps_within(assignment, max_steps=max_steps)
+        if assignment.gradients is None:
+            return steps
+        return min(steps, max(1, assignment.gradients // self.num_examples - 1))
