@@ -44,9 +44,10 @@ browser:
 	  || echo "no browser can be installed here: the tests of the report's page are skipped"; \
 	fi
 
-# Seconds per round as ratios to the bare PyTorch loop of the same minute; needs an idle machine.
+# Start-up as ratios to `import torch`, and seconds per round as ratios to the bare PyTorch loop, all of the same
+# minute; needs an idle machine.
 bench: install
-	cd benchmarks && ../$(BIN)/python engines.py
+	cd benchmarks && ../$(BIN)/python startup.py && ../$(BIN)/python engines.py
 
 # The same for pfl and Flower's simulation, each in an environment of its own.
 bench-peers: install

@@ -21,10 +21,6 @@ except SystemExit:
 """
 
 
-# Of what reads settings, until these rooms are imported without torch: algorithms, core.round, engine.choice.
-until_then = pytest.mark.xfail(strict=False, reason="some rooms still import torch at once")
-
-
 def imports_torch(*arguments, cwd, code=CODE, **environment):
     """Return what a command printed, and whether it imported torch."""
     done = subprocess.run(
@@ -41,14 +37,12 @@ def imports_torch(*arguments, cwd, code=CODE, **environment):
     return printed + done.stderr, last == "True"
 
 
-@until_then
 def test_the_package_and_the_commands_are_imported_without_torch(tmp_path):
     load = "from fedadmm.cli.commands import COMMANDS, load_command; [load_command(name) for name in COMMANDS]"
     _, torch = imports_torch(cwd=tmp_path, code=f"import sys, fedadmm, fedadmm.cli; {load}; {TORCH}")
     assert not torch
 
 
-@until_then
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -71,7 +65,6 @@ def test_what_computes_nothing_starts_without_torch(tmp_path, arguments, said):
     assert not torch
 
 
-@until_then
 @pytest.mark.parametrize(
     ("words", "offered"), [("fedadmm re", ["report", "reproduce"]), ("fedadmm export --p", ["--personal-model"])]
 )

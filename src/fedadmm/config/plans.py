@@ -1,7 +1,6 @@
 """Experiment files and presets: a table, its named variants, and changes given on the command line."""
 
 import copy
-import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.core.names import near_names
+from fedadmm.core.names import look_for_modules_in, near_names
 from fedadmm.core.tables import Table, dotted
 
 
@@ -71,9 +70,7 @@ def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
         raise InputError(f"cannot read {path}: {error}; give a TOML file") from error
     if not text.strip():
         raise InputError(f"{path} is empty; write an experiment, or copy one from a run folder's experiment.toml")
-    beside = str(path.resolve().parent)
-    if beside not in sys.path:
-        sys.path.insert(0, beside)  # users keep their functions beside their TOML file
+    look_for_modules_in(path.resolve().parent)
     return _plan(text, where=str(path))
 
 

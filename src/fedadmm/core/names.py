@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.renamed import moved_module
 
 EngineName = Literal["workers", "serial", "stacked", "ray", "auto"]
 
@@ -26,19 +28,35 @@ def import_named(path: str, *, what: str) -> Any:
     return found
 
 
+def look_for_modules_in(folder: Path) -> None:
+    """Let modules of users be imported from a folder: the working directory, or the folder of their TOML file.
+
+    It stays in Python's path, because what a user's function imports later is looked for there too.
+    """
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+
+
 def _import_module(module_name: str, *, path: str, what: str) -> Any:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        # As `python -m` does: users keep their functions beside their TOML file. It stays, for what they import later.
-        sys.path.insert(0, here)
+    look_for_modules_in(Path.cwd())
     try:
         return importlib.import_module(module_name)
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-            remedy = "run from the folder that holds it, or install it"
-            raise InputError(f'{what} "{path}": there is no module {error.name}; {remedy}') from error
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(f'{what} "{path}": importing {module_name} fails with {reason}; correct the module') from error
+        raise InputError(f'{what} "{path}": {_why_not(error, module_name)}') from error
+
+
+def _why_not(error: Exception, module_name: str) -> str:
+    """Return why a module cannot be imported, and the remedy."""
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        # The error names the first part that is missing, and the user's line all of it.
+        lines = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
+        wanted = re.findall(rf"{re.escape(error.name)}[\w.]*", lines) or [error.name]
+        if (place := moved_module(wanted[-1])) is not None:
+            return f"{wanted[-1]} has moved to {place}; change the import"
+        if f"{module_name}.".startswith(f"{error.name}."):
+            return f"there is no module {error.name}; run from the folder that holds it, or install it"
+    return f"importing {module_name} fails with {type(error).__name__}: {error}; correct the module"
 
 
 def where_raised(error: Exception) -> str:

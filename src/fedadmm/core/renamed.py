@@ -1,17 +1,61 @@
 """What 0.1.0 called otherwise: an old name that a user wrote is refused with the new one."""
 
+from importlib.util import find_spec
+
 # Of the package itself: `fedadmm.Local`.
 NAMES = {"Local": "LocalTraining", "SittingOut": "RandomisedServer"}
 
-# The longest beginning of a module's name counts.
-MODULES = {"fedadmm.algorithms.around": "fedadmm.algorithms.wrapper"}
+# Modules and rooms; the longest beginning of a module's name counts.
+MODULES = {
+    "algorithms.around": "algorithms.wrapper",
+    "algorithms.sitting_out": "algorithms.randomised_server",
+    "core.books": "core.optional",
+    "core.clock": "network",
+    "core.distributions": "core.per_client",
+    "core.errands": "network",
+    "core.faults": "network",
+    "core.fleet": "network",
+    "core.lines": "core.files",
+    "core.naming": "core.names",
+    "core.run_folders": "runs.folder",
+    "core.silence": "core.optional",
+    "core.threads": "engine",
+    "core.timing": "network",
+    "core.values": "core.schedules",
+    "data.recast": "data.transforms",
+    "data.validation": "data.transforms",
+    "engine.home": "engine.ray_actor",
+    "engine.parcel": "engine.ray_pickle",
+    "experiments": "runs",
+    "experiments.asynchronous": "network",
+    "experiments.campaign": "studies",
+    "experiments.certify": "studies",
+    "experiments.clocked": "network",
+    "experiments.convex": "studies",
+    "experiments.convex_table": "studies",
+    "experiments.demands": "config.compatibility",
+    "experiments.experiment": "config.experiment",
+    "experiments.files": "config.plans",
+    "experiments.pace": "studies.cost_estimate",
+    "experiments.paper": "studies.paper",
+    "experiments.traces": "network",
+    "federation": "flower.local",
+    "flower.checkpoint": "flower.server_folder",
+    "flower.roster": "flower.client_nodes",
+    "learning": "training",
+    "learning.fit": "training.model_checks",
+    "learning.landscape": "training.objective",
+    "report.ratios": "studies.ratios",
+    "theory": "studies.theory",
+}
 
 
 def moved_module(name: str) -> str | None:
-    """Return the new name of a module of 0.1.0, None if it is not one that moved."""
-    parts = name.split(".")
-    for size in range(len(parts), 1, -1):
-        start = ".".join(parts[:size])
-        if start in MODULES:
-            return ".".join([MODULES[start], *parts[size:]])
+    """Return where a module of 0.1.0 is now, or its room; None if it is not one that moved."""
+    package, *parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        place = MODULES.get(".".join(parts[:size]))
+        if package == "fedadmm" and place is not None:
+            same = ".".join(["fedadmm", place, *parts[size:]])
+            return same if find_spec(same) is not None else f"fedadmm.{place}"
     return None

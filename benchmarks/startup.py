@@ -1,0 +1,63 @@
+"""How long the command line takes to start, as ratios to `import torch` of the same minute.
+
+python benchmarks/startup.py
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+COMMAND = ["-m", "fedadmm"]
+TORCH = "import torch"
+# What is started, and the ratio that it has to stay below; None: there is no such promise.
+STARTS: dict[str, tuple[list[str], float | None]] = {
+    TORCH: (["-c", TORCH], None),
+    "import fedadmm": (["-c", "import fedadmm"], 1.15),
+    "all names of fedadmm": (["-c", "from fedadmm import *"], 1.15),
+    "--help": ([*COMMAND, "--help"], 0.6),
+    "list": ([*COMMAND, "list"], 0.6),
+    "show RUN": ([*COMMAND, "show", "RUN"], 0.6),
+    "report RUN": ([*COMMAND, "report", "RUN", "-o", "report"], 0.6),
+    "a misspelt command": ([*COMMAND, "rnu"], 0.6),
+    "a misspelt preset": ([*COMMAND, "run", "digist"], 0.6),
+    "completion": (["-c", "from fedadmm.cli import app; app(prog_name='fedadmm')"], 0.6),
+}
+COMPLETING = {"_FEDADMM_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "fedadmm re"}
+RUN = ["run", "digits", "--rounds", "20", "--set", "engine=serial", "--set", "model.name=softmax_regression"]
+
+
+def main(times: Annotated[int, typer.Option(help="Starts of each, in turns.")] = 11) -> None:
+    """Print the median seconds of each, and its ratio to `import torch`."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        subprocess.run([sys.executable, *COMMAND, *RUN], cwd=folder, capture_output=True, check=True)
+        (run,) = (folder / "runs").iterdir()
+        seconds: dict[str, list[float]] = {name: [] for name in STARTS}
+        for _ in range(times):
+            for name, (arguments, _) in STARTS.items():
+                given = [str(run) if argument == "RUN" else argument for argument in arguments]
+                seconds[name].append(_seconds(given, cwd=folder, completing=name == "completion"))
+    torch = statistics.median(seconds[TORCH])
+    print(f"{'':<22} median [s]  ratio  promised")
+    for name, (_, promised) in STARTS.items():
+        median = statistics.median(seconds[name])
+        told = "" if promised is None else f"{promised:>9.2f}" + ("  missed" if median / torch > promised else "")
+        print(f"{name:<22} {median:>10.2f} {median / torch:>6.2f} {told}")
+
+
+def _seconds(arguments: list[str], *, cwd: Path, completing: bool) -> float:
+    environment = os.environ | (COMPLETING if completing else {})
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, check=False)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    typer.run(main)

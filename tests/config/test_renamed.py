@@ -1,0 +1,50 @@
+"""What a user wrote for 0.1.0 is refused with one sentence that says what to write now."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from fedadmm import Experiment, InputError
+from fedadmm.core.names import import_named
+from fedadmm.core.renamed import MODULES, moved_module
+
+
+@pytest.mark.parametrize("old", MODULES)
+def test_a_module_of_0_1_0_has_a_place_now(old):
+    assert find_spec(f"fedadmm.{MODULES[old]}") is not None
+    room = old.rpartition(".")[0]
+    assert find_spec(f"fedadmm.{room}".rstrip(".")) is None or find_spec(f"fedadmm.{old}") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("from fedadmm.core.books import Books", "fedadmm.core.books has moved to fedadmm.core.optional"),
+        ("import fedadmm.learning.models", "fedadmm.learning.models has moved to fedadmm.training.models"),
+        (
+            "from fedadmm.experiments.experiment import Experiment",
+            "experiments.experiment has moved to fedadmm.config.experiment",
+        ),
+        ("from fedadmm.theory import walk", "fedadmm.theory has moved to fedadmm.studies.theory"),
+        ("from fedadmm import Local", "fedadmm.Local is called fedadmm.LocalTraining now"),
+    ],
+)
+def test_an_algorithm_file_of_0_1_0_is_told_what_to_import_now(tmp_path, monkeypatch, line, place):
+    name = f"old_{abs(hash(line))}"
+    (tmp_path / f"{name}.py").write_text(f"{line}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=f'algorithm "{name}:Mine": .*{place}'):
+        import_named(f"{name}:Mine", what="algorithm")
+
+
+def test_a_module_that_never_was_has_not_moved():
+    assert moved_module("fedadmm.foo") is None
+    assert moved_module("other.learning") is None
+    assert moved_module("fedadmm.learning.models") == "fedadmm.training.models"
+    assert moved_module("fedadmm.experiments.records") == "fedadmm.runs.records"
+
+
+def test_an_algorithm_that_was_renamed_is_refused_with_its_new_name():
+    with pytest.raises(InputError, match='name="sitting_out" is now called "randomised_server"'):
+        Experiment(algorithm={"name": "sitting_out"})
