@@ -173,7 +173,7 @@ def _named_groups(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
 
 
 def much_longer(methods: Sequence[MethodRuns]) -> MethodRuns | None:
-    """Return a method with so many more rounds than the others, as FedSGD has, that it would leave them no room."""
+    """Return a method that has many more rounds than the others, as FedSGD has, and would leave them no room."""
     planned = [max(run.experiment["rounds"] for run in method.runs) for method in methods]
     if len(methods) < 2 or max(planned) <= 3 * sorted(planned)[-2]:
         return None

@@ -101,7 +101,7 @@ class Certifier:
                 value=torch.tensor([value], dtype=torch.float64),
                 gradient=gradient[None],
             )
-            if newcomer:  # its dual is no solve's
+            if newcomer:  # its dual does not come from a solve
                 own = own._replace(error=torch.zeros_like(own.error))
             # Weights of mean 1: then sums are the paper's where all clients weigh the same.
             weight = self._weight(client) * self._num_clients / self._registered
@@ -163,9 +163,9 @@ def warn_of_rise(
     rise = value - last.number("lagrangian")
     if rise <= 16 * torch.finfo(float_type).eps * abs(value):
         return
-    visits = sum(len(record.clients) for record in history[last.round - 1 :])
+    updates = sum(len(record.clients) for record in history[last.round - 1 :])
     error = max(numbers["largest_error"], last.number("largest_error"))
-    explained = visits * error * ((1 + math.sqrt(5)) / 2 + 8) / rho
+    explained = updates * error * ((1 + math.sqrt(5)) / 2 + 8) / rho
     risen = [b.number("lagrangian") > a.number("lagrangian") for a, b in pairwise(past)]
     facts = (round, rise, last.round, explained)
     if rise > explained and not any(risen[-1:]):

@@ -81,7 +81,7 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
 def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> Iterator[Finding]:
     store = DiskStore(folder.state, types=state_types(experiment.algorithm), identity=None, readonly=True)
     try:
-        progress, records = store.progress(), store.records()
+        checkpoint, records = store.progress(), store.records()
         size = (folder.state / "data.mdb").stat().st_size
         yield Finding("fact", "format", store.about["format"])
         yield Finding("fact", "written by", f"fedadmm {store.about['fedadmm']}, torch {store.about['torch']}")
@@ -91,8 +91,8 @@ def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> 
         if store.about["experiment"] != experiment.hash:
             yield _problem("the state is not that of experiment.toml; restore the one that was there")
         yield from _index(store, records)
-        yield from _states(store, experiment, progress, data_dir)
-        yield from _files(folder, records, progress, experiment.algorithm)
+        yield from _states(store, experiment, checkpoint, data_dir)
+        yield from _files(folder, records, checkpoint, experiment.algorithm)
     finally:
         store.close()
 
@@ -108,7 +108,7 @@ def _index(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]
 
 
 def _files(
-    folder: RunFolder, records: list[dict[str, Any]], progress: ServerCheckpoint | None, algorithm: AnyAlgorithm
+    folder: RunFolder, records: list[dict[str, Any]], checkpoint: ServerCheckpoint | None, algorithm: AnyAlgorithm
 ) -> Iterator[Finding]:
     """Compare rounds.jsonl and model.safetensors with the store; a kill may leave them behind it, never ahead."""
     remedy = "run the same experiment again: it makes the file anew from the store"
@@ -122,9 +122,9 @@ def _files(
             break
     model = read_model(folder)
     yield Finding("fact", "model.safetensors", _step(None if model is None else model.round, len(records)))
-    if model is not None and progress is not None and model.round >= progress.round:
-        theta = algorithm.model(progress.server).to(model.theta.dtype)
-        if model.round > progress.round or not torch.equal(model.theta, theta):
+    if model is not None and checkpoint is not None and model.round >= checkpoint.round:
+        theta = algorithm.model(checkpoint.server).to(model.theta.dtype)
+        if model.round > checkpoint.round or not torch.equal(model.theta, theta):
             yield _problem(f"model.safetensors is not that of the store; {remedy}")
 
 
@@ -136,7 +136,7 @@ def _step(found: int | None, expected: int) -> str:
 
 
 def _states(
-    store: DiskStore, experiment: Experiment, progress: ServerCheckpoint | None, data_dir: Path | None
+    store: DiskStore, experiment: Experiment, checkpoint: ServerCheckpoint | None, data_dir: Path | None
 ) -> Iterator[Finding]:
     """Read every state, once, and hold their mean against what the server has."""
     problems: list[Finding] = []
@@ -147,8 +147,8 @@ def _states(
     except InputError as error:
         yield Finding("fact", "invariant", f"not checked: {error}")
     invariant = None
-    if progress is not None and weights is not None:
-        invariant = invariant_of(experiment.algorithm, progress.server, initial=initial, registered=weights.total)
+    if checkpoint is not None and weights is not None:
+        invariant = invariant_of(experiment.algorithm, checkpoint.server, initial=initial, registered=weights.total)
 
     def states() -> Iterator[tuple[float, Any]]:
         for client in store:
@@ -157,14 +157,14 @@ def _states(
             except InputError as error:
                 problems.append(_problem(str(error)))
 
-    if invariant is None or progress is None or weights is None:
+    if invariant is None or checkpoint is None or weights is None:
         for _ in states():
             pass
         yield from problems
         return
     gap = imbalance(invariant, states(), registered=weights.total)
     yield from problems
-    allowed = 4 * torch.finfo(invariant.held.dtype).eps * progress.round
+    allowed = 4 * torch.finfo(invariant.held.dtype).eps * checkpoint.round
     text = f"{invariant.name} is the mean of the clients' up to {gap:.1e} (rounding allows {allowed:.1e})"
     exact = experiment.state.float_type == "float32"
     yield Finding("fact", "invariant", text if exact else f"{text}, as far as {experiment.state.float_type} goes")

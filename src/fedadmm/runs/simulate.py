@@ -115,16 +115,16 @@ def _as_settings(key: str, value: Any) -> Any:
 def _check_arguments(algorithm: Any, data: Any, rounds: Any, local: Any, callbacks: Any) -> None:
     """Refuse what a type checker would, for those who have none."""
     if not isinstance(algorithm, Algorithm):
-        raise InputError(f"algorithm={algorithm!r} is no algorithm; give one, such as fedadmm.FedAvg()")
+        raise InputError(f"algorithm={algorithm!r} is not an algorithm; give one, such as fedadmm.FedAvg()")
     if not hasattr(data, "num_clients"):
         raise InputError(f"data of type {type(data).__name__} has no clients; deal it out with fedadmm.federate(...)")
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
-        raise InputError(f"rounds={rounds!r} is no number of rounds; use a whole number such as 60")
+        raise InputError(f"rounds={rounds!r} is not a number of rounds; use a whole number such as 60")
     if local is not None and not isinstance(local, LocalTraining):
         raise InputError(
-            f"local={local!r} is no local solver; use fedadmm.LocalTraining(epochs=..., learning_rate=...)"
+            f"local={local!r} is not local training; use fedadmm.LocalTraining(epochs=..., learning_rate=...)"
         )
     if not isinstance(callbacks, Sequence) or not all(
         isinstance(callback, Listener) or callable(callback) for callback in callbacks
     ):
-        raise InputError(f"callbacks={callbacks!r} is no list of functions; use callbacks=[function]")
+        raise InputError(f"callbacks={callbacks!r} is not a list of functions; use callbacks=[function]")
