@@ -1,5 +1,7 @@
 """The presets of the paper: what they are, and that their numbers are the paper's."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,14 @@ def test_the_preset_runs_the_member_of_the_family_that_needs_the_fewest_rounds()
     assert means[best] < 1  # the best constants of each problem, found afterwards
     (algorithm, *_) = [c.experiment.algorithm for c in auto.runs("paper") if c.experiment.label == best]
     assert load_plan("digits").experiment().algorithm == algorithm
+
+
+def test_the_studies_and_their_runs_are_known_without_torch():
+    modules = "paper, campaign, cost_estimate, paper_report, ratios"
+    code = (
+        f"import sys; from fedadmm.studies import {modules}; "
+        "runs = [run for study in paper.PAPER.values() for run in study.runs('small')]; "
+        "print(len(runs) > 100, 'torch' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["True", "False"]
