@@ -25,6 +25,22 @@ def state_types(algorithm: AnyAlgorithm) -> StateTypes:
     return StateTypes(type(algorithm.init_server(theta)), type(algorithm.init_client(theta)))
 
 
+class StatesOnDisk(Protocol):
+    """Client states that worker processes read and write themselves; it can be pickled."""
+
+    def own(self) -> "StatesOnDisk":
+        """Return the states as this process may use them."""
+        ...
+
+    def get_version(self, client: int, round: int) -> Message:
+        """Return the state that a client had after its visit in a round."""
+        ...
+
+    def stage(self, round: int, client: int, state: Message) -> None:
+        """Write a state ahead of its round's commit."""
+        ...
+
+
 class Store(Protocol):
     """Client states and the server's progress; a round is one transaction.
 
@@ -35,6 +51,11 @@ class Store(Protocol):
     @property
     def float_type(self) -> "torch.dtype | None":
         """What the float32 vectors of a state are kept as, None for what they are."""
+        ...
+
+    @property
+    def file(self) -> StatesOnDisk | None:
+        """What worker processes may open for themselves; None where the states are in this process alone."""
         ...
 
     def get(self, client: int) -> Message | None:

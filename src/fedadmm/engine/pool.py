@@ -16,12 +16,12 @@ import torch
 from torch import multiprocessing
 
 from fedadmm.core.errors import InputError
+from fedadmm.engine.memory import keep_freed_memory
 
 DEATHS_ALLOWED = 3  # of workers over the same job
-KEPT_BYTES = 2**30
 
 Handler = Callable[[Any], Any]  # answers a job; lives in a worker
-Setup = Callable[[], Handler]  # called once in each worker; under "spawn" it is pickled
+MakeHandler = Callable[[], Handler]  # called once in each worker; under "spawn" it is pickled
 
 
 class WorkerDiedError(Exception):
@@ -35,9 +35,9 @@ class WorkerDiedError(Exception):
 class Pool:
     """Worker processes with one thread each, which answer jobs until they are closed."""
 
-    def __init__(self, setup: Setup, *, num_workers: int, start_method: str | None = None) -> None:
+    def __init__(self, make_handler: MakeHandler, *, num_workers: int, start_method: str | None = None) -> None:
         context = multiprocessing.get_context(start_method)
-        self._workers = [_Worker(setup, context) for _ in range(num_workers)]
+        self._workers = [_Worker(make_handler, context) for _ in range(num_workers)]
         weakref.finalize(self, _close, self._workers, owner=os.getpid())
 
     def run(self, jobs: Sequence[Any], *, costs: Sequence[float], window: int) -> Iterator[Any]:
@@ -104,15 +104,15 @@ class Pool:
 class _Worker:
     """One process, and the job that it is at."""
 
-    def __init__(self, setup: Setup, context: Any) -> None:
-        self._setup, self._context = setup, context
+    def __init__(self, make_handler: MakeHandler, context: Any) -> None:
+        self._make_handler, self._context = make_handler, context
         self.restart()
 
     def restart(self) -> None:
         """Start the process, in the place of one that died."""
         self.number: Any = None
         self.connection, theirs = self._context.Pipe()
-        self.process = self._context.Process(target=_work, args=(theirs, self._setup), daemon=True)
+        self.process = self._context.Process(target=_work, args=(theirs, self._make_handler), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -149,7 +149,7 @@ def _close(workers: list[_Worker], *, owner: int) -> None:
             worker.close()
 
 
-def _work(connection: Connection, setup: Setup) -> None:
+def _work(connection: Connection, make_handler: MakeHandler) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and what it means there must not be inherited
     _end_with_parent()
@@ -162,7 +162,7 @@ def _work(connection: Connection, setup: Setup) -> None:
         except EOFError:
             return
         try:
-            handler = handler or setup()
+            handler = handler or make_handler()
             outcome: tuple[Exception | None, Any] = (None, handler(job))
         except Exception as error:
             outcome = (_sendable(error), traceback.format_exc())
@@ -176,15 +176,6 @@ def _end_with_parent() -> None:
         parent = multiprocessing.parent_process()
         if parent is not None and not parent.is_alive():
             os._exit(1)
-
-
-def keep_freed_memory() -> None:
-    """Ask glibc to keep what is freed: a step frees gradients as large as the model, and asks for them again."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):
-            libc.mallopt(-1, KEPT_BYTES)  # M_TRIM_THRESHOLD
-            libc.mallopt(-3, KEPT_BYTES)  # M_MMAP_THRESHOLD
 
 
 def _sendable(error: Exception) -> Exception:

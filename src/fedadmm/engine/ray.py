@@ -26,7 +26,7 @@ from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
 from fedadmm.engine.pool import DEATHS_ALLOWED
 from fedadmm.engine.probe import probe
-from fedadmm.engine.ray_actor import Home, Setup, Summary, as_bytes
+from fedadmm.engine.ray_actor import ActorSetup, ShareActor, ShareResult, as_bytes
 from fedadmm.engine.ray_pickle import packed
 from fedadmm.state.encoding import decode
 from fedadmm.training.evaluation import combined
@@ -55,13 +55,13 @@ class RayEngine:
         kinds = type(forms.download), type(forms.client)
         self._upload_form = forms.upload
         self._task, self._store, self._weight, self._client_kind = task, store, weight, kinds[1]
-        self._homes: list[Any] = []  # the actor of each share
-        self._end = weakref.finalize(self, _end, self._homes, _connect(num_shares))
-        self._setup = ray.put(packed(Setup(algorithm, task, initial, kinds, store.float_type)))
+        self._actors: list[Any] = []  # the actor of each share
+        self._end = weakref.finalize(self, _end, self._actors, _connect(num_shares))
+        self._setup = ray.put(packed(ActorSetup(algorithm, task, initial, kinds, store.float_type)))
         _check_cpus(num_shares)
-        self._homes += [_home(self._setup, num_cpus=1) for _ in range(num_shares)]
+        self._actors += [_actor(self._setup, num_cpus=1) for _ in range(num_shares)]
         # By share, the clients that its actor knows as the store does.
-        self._up_to_date: list[set[int]] = [set() for _ in self._homes]
+        self._up_to_date: list[set[int]] = [set() for _ in self._actors]
         self._published: tuple[Message, Any] = (), None
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
@@ -69,31 +69,31 @@ class RayEngine:
         message = self._publish(download, buffers)
         shares: dict[int, list[Assignment]] = defaultdict(list)
         for assignment in assignments:
-            shares[assignment.client % len(self._homes)].append(assignment)
+            shares[assignment.client % len(self._actors)].append(assignment)
 
         def ask(share: int) -> Any:
             weights = [self._weight(assignment.client) for assignment in shares[share]]
-            update = self._homes[share].update.options(num_returns="streaming")
+            update = self._actors[share].update.options(num_returns="streaming")
             return update.remote(message, shares[share], weights, self._news(share, shares[share]))
 
-        summaries: dict[int, Summary] = {}
+        shares_done: dict[int, ShareResult] = {}
         for share, answer in self._answers(shares, ask):
-            if isinstance(answer, Summary):
-                summaries[share] = answer
+            if isinstance(answer, ShareResult):
+                shares_done[share] = answer
             else:
                 assignment, state = answer
                 self._store.stage(assignment.round, assignment.client, self._client_kind(*decode(state)))
-        visits = (visit for summary in summaries.values() for visit in self._visits(summary, buffers))
-        yield from sorted(visits, key=lambda visit: visit.client)
+        results = (result for share in shares_done.values() for result in self._results(share, buffers))
+        yield from sorted(results, key=lambda result: result.client)
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples, whose parts the actors share."""
         message = self._publish(download, buffers)
         parts = range(self._task.num_parts)
-        num_shares = min(len(self._homes), len(parts))
+        num_shares = min(len(self._actors), len(parts))
 
         def ask(share: int) -> Any:
-            evaluate = self._homes[share].evaluate.options(num_returns="streaming")
+            evaluate = self._actors[share].evaluate.options(num_returns="streaming")
             return evaluate.remote(message, parts[share::num_shares])
 
         scores = dict(answer for _, answer in self._answers(range(num_shares), ask))
@@ -148,17 +148,17 @@ class RayEngine:
                 yield share, answer
 
     def _replace(self, share: int) -> None:
-        ray.kill(self._homes[share])
+        ray.kill(self._actors[share])
         # It asks for no CPU of its own: with a node gone there may be none left, and it would wait forever.
-        self._homes[share] = _home(self._setup, num_cpus=0)
+        self._actors[share] = _actor(self._setup, num_cpus=0)
         self._up_to_date[share].clear()
 
-    def _visits(self, summary: Summary, buffers: Buffers) -> Iterator[ClientResult]:
-        """Yield the visits of a share: the first that was applied brings the mean, the others have a message's form."""
-        applied = tuple(report.client for report in summary.reports if report.finite and not report.silent)
-        for client, effort, first_visit, finite, silent in summary.reports:
-            if summary.mean is not None and client == applied[0]:
-                upload, left_behind = map(decode, summary.mean)
+    def _results(self, share: ShareResult, buffers: Buffers) -> Iterator[ClientResult]:
+        """Yield the results of a share: the first that was applied brings the mean, the others an empty form."""
+        applied = tuple(report.client for report in share.reports if report.finite and not report.silent)
+        for client, effort, first_visit, finite, silent in share.reports:
+            if share.mean is not None and client == applied[0]:
+                upload, left_behind = map(decode, share.mean)
                 effort = effort._replace(buffers=Buffers(*left_behind))
                 yield ClientResult(
                     client, type(self._upload_form)(*upload), effort, first_visit, finite, mean_of=applied
@@ -203,16 +203,16 @@ def _check_cpus(num_shares: int) -> None:
         raise InputError(f"workers={num_shares}, and the Ray cluster has {cpus} CPUs; use fewer, or add nodes")
 
 
-def _home(setup: Any, *, num_cpus: int) -> Any:
+def _actor(setup: Any, *, num_cpus: int) -> Any:
     # In a list the setup is not looked at before the first question, whose answer can say what is wrong with it.
-    return ray.remote(Home).options(num_cpus=num_cpus, scheduling_strategy="SPREAD").remote([setup])
+    return ray.remote(ShareActor).options(num_cpus=num_cpus, scheduling_strategy="SPREAD").remote([setup])
 
 
-def _end(homes: list[Any], connected: bool) -> None:
+def _end(actors: list[Any], connected: bool) -> None:
     if not ray.is_initialized():
         return
-    for home in homes:
-        ray.kill(home)
+    for actor in actors:
+        ray.kill(actor)
     if connected:
         ray.shutdown()
 

@@ -18,7 +18,7 @@ NOTHING = Buffers(torch.empty(0), torch.empty(0, dtype=torch.int64))
 
 
 @dataclass(frozen=True)
-class Setup:
+class ActorSetup:
     """All that an actor needs."""
 
     algorithm: AnyAlgorithm
@@ -28,7 +28,7 @@ class Setup:
     float_type: torch.dtype | None  # of the vectors of a state, as the store keeps it
 
 
-class Report(NamedTuple):
+class ClientReport(NamedTuple):
     """What one client's update took."""
 
     client: int
@@ -38,14 +38,14 @@ class Report(NamedTuple):
     silent: bool
 
 
-class Summary(NamedTuple):
+class ShareResult(NamedTuple):
     """What the clients of a share answered in a round."""
 
     mean: tuple[bytes, bytes] | None  # of the finite uploads that are sent, and of the buffers that came with them
-    reports: list[Report]  # on every client, ids rising
+    reports: list[ClientReport]  # on every client, ids rising
 
 
-class Home:
+class ShareActor:
     """Keeps the states of a share of the clients and runs their updates, on one thread.
 
     A state that an update made counts as soon as a later round is asked for: then its own round was committed.
@@ -54,7 +54,7 @@ class Home:
     def __init__(self, setup: list[Any]) -> None:
         torch.set_num_threads(1)
         (self._reference,) = setup
-        self._setup: Setup | None = None
+        self._setup: ActorSetup | None = None
         self._states: dict[int, bytes] = {}
         self._staged: dict[int, bytes] = {}
         self._round = 0  # of what is staged
@@ -65,7 +65,7 @@ class Home:
         assignments: Sequence[Assignment],
         weights: Sequence[float],
         news: dict[int, bytes],
-    ) -> Iterator[tuple[Assignment, bytes] | Summary]:
+    ) -> Iterator[tuple[Assignment, bytes] | ShareResult]:
         """Yield each new state with its assignment, at last the summary; `news` are states that are not here yet."""
         self._states.update(news)
         setup, (download, buffers) = self._ready(message)
@@ -75,9 +75,9 @@ class Home:
 
         uploads, floats = MeanInOrder(), MeanInOrder()
         integers = buffers.integers
-        reports: list[Report] = []
+        reports: list[ClientReport] = []
         for assignment, weight in zip(assignments, weights, strict=True):
-            visit, state = visit_client(
+            result, state = visit_client(
                 setup.algorithm,
                 download,
                 assignment,
@@ -85,20 +85,20 @@ class Home:
                 initial=setup.initial,
                 problem=setup.task.problem(assignment, buffers=buffers),
             )
-            effort = visit.effort._replace(buffers=NOTHING)
-            reports.append(Report(visit.client, effort, visit.first_visit, visit.finite, visit.silent))
-            if not visit.finite:
+            effort = result.effort._replace(buffers=NOTHING)
+            reports.append(ClientReport(result.client, effort, result.first_visit, result.finite, result.silent))
+            if not result.finite:
                 continue
-            if not visit.silent:
-                integers = integers if uploads.weight else visit.effort.buffers.integers
-                uploads.add(visit.upload, weight=weight)
-                floats.add((visit.effort.buffers.floats,), weight=weight)
-            self._staged[visit.client] = as_bytes(state, float_type=setup.float_type)
-            yield assignment, self._staged[visit.client]
+            if not result.silent:
+                integers = integers if uploads.weight else result.effort.buffers.integers
+                uploads.add(result.upload, weight=weight)
+                floats.add((result.effort.buffers.floats,), weight=weight)
+            self._staged[result.client] = as_bytes(state, float_type=setup.float_type)
+            yield assignment, self._staged[result.client]
         if uploads.weight:
-            yield Summary((as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))), reports)
+            yield ShareResult((as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))), reports)
         else:
-            yield Summary(None, reports)
+            yield ShareResult(None, reports)
 
     def evaluate(self, message: tuple[bytes, bytes], parts: Sequence[int]) -> Iterator[tuple[int, Scores]]:
         """Yield the scores of some parts of the test examples."""
@@ -106,9 +106,9 @@ class Home:
         for part in parts:
             yield part, setup.task.evaluate_part(part, download.theta, buffers=buffers)
 
-    def _ready(self, message: tuple[bytes, bytes]) -> tuple[Setup, tuple[Any, Buffers]]:
+    def _ready(self, message: tuple[bytes, bytes]) -> tuple[ActorSetup, tuple[Any, Buffers]]:
         if self._setup is None:
-            setup: Setup = unpacked(ray.get(self._reference))
+            setup: ActorSetup = unpacked(ray.get(self._reference))
             self._setup = replace(setup, task=setup.task.private())
         download, buffers = message
         return self._setup, (self._setup.kinds[0](*decode(download)), Buffers(*decode(buffers)))

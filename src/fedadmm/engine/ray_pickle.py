@@ -13,15 +13,15 @@ from ray import cloudpickle
 SHARED = (torch.float32, torch.float64, torch.int64, torch.uint8)
 
 
-class Parcel(NamedTuple):
+class PackedObject(NamedTuple):
     """What Ray's object store hands out without a copy: `memory` is read-only there."""
 
     head: bytes
     memory: list[npt.NDArray[np.uint8]]
 
 
-def packed(thing: Any) -> Parcel:
-    """Return an object as a parcel."""
+def packed(thing: Any) -> PackedObject:
+    """Return an object as bytes with its tensors beside them."""
     head = io.BytesIO()
     memory: list[npt.NDArray[np.uint8]] = []
 
@@ -29,12 +29,12 @@ def packed(thing: Any) -> Parcel:
         memory.append(np.frombuffer(buffer.raw(), dtype=np.uint8))
 
     _Pickler(head, protocol=5, buffer_callback=beside).dump(thing)
-    return Parcel(head.getvalue(), memory)
+    return PackedObject(head.getvalue(), memory)
 
 
-def unpacked(parcel: Parcel) -> Any:
-    """Return the object; its plain tensors lie in the parcel's memory and must not be written to."""
-    return pickle.loads(parcel.head, buffers=parcel.memory)
+def unpacked(packed_object: PackedObject) -> Any:
+    """Return the object; its plain tensors lie in the packed memory and must not be written to."""
+    return pickle.loads(packed_object.head, buffers=packed_object.memory)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]

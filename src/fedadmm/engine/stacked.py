@@ -14,11 +14,10 @@ from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.messages import is_finite
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, received
 from fedadmm.core.store import Store
+from fedadmm.engine.memory import keep_freed_blocks
 from fedadmm.engine.probe import probe
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.threads import threads
-
-FREED_AND_KEPT = (32 << 20) - 4096  # bytes
 
 
 class Stack(Protocol):
@@ -73,15 +72,13 @@ class StackedEngine:
         weight: Callable[[int], float] | None,
         num_threads: int = 1,
     ) -> None:
-        """Begin; with the clients' weights a stack is averaged at once, without each visit has its own upload."""
+        """Begin; with the clients' weights a stack is averaged at once, without each result has its own upload."""
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
         self._weight = weight
         self._num_threads = 1 if task.has_convolutions else num_threads
         self._one_by_one = SerialEngine(algorithm, task, store, initial=initial)
         self._upload_form = probe(algorithm, initial).upload
-        # glibc gives a freed block back to the kernel, and every page of the next one is then a fault, unless it has
-        # seen larger blocks come and go. Let it see one of 32 MB, the largest that it learns from.
-        torch.empty(FREED_AND_KEPT, dtype=torch.uint8)
+        keep_freed_blocks()
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments."""
@@ -91,8 +88,8 @@ class StackedEngine:
         size = -(-len(assignments) // num_stacks)
         for first in range(0, len(assignments), size):
             part = assignments[first : first + size]
-            visits = self._visit(download, self._task.stack(part, buffers=buffers))
-            in_order = [visits[assignment.client] for assignment in part]
+            results = self._run_stack(download, self._task.stack(part, buffers=buffers))
+            in_order = [results[assignment.client] for assignment in part]
             yield from in_order if self._weight is None else _carried(in_order)
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
@@ -102,8 +99,8 @@ class StackedEngine:
     def close(self) -> None:
         """Do nothing: nothing was started."""
 
-    def _visit(self, download: Any, problem: Any) -> dict[int, ClientResult]:
-        """Return the visits of a stack, each with its own upload or with the mean of all that are finite."""
+    def _run_stack(self, download: Any, problem: Any) -> dict[int, ClientResult]:
+        """Return the results of a stack, each with its own upload or with the mean of all that are finite."""
         algorithm, round = self._algorithm, problem.round
         clients = [assignment.client for assignment in problem.assignments]
         found = [self._store.get(client) for client in clients]
@@ -137,10 +134,10 @@ class StackedEngine:
         }
 
 
-def _carried(visits: Sequence[ClientResult]) -> list[ClientResult]:
-    """Let the first finite visit stand for the mean of all, and the others for nothing."""
-    members = tuple(visit.client for visit in visits if visit.finite and not visit.silent)
-    return [visit._replace(mean_of=members if visit.client in members[:1] else ()) for visit in visits]
+def _carried(results: Sequence[ClientResult]) -> list[ClientResult]:
+    """Let the first finite result stand for the mean of all, and the others for nothing."""
+    members = tuple(result.client for result in results if result.finite and not result.silent)
+    return [result._replace(mean_of=members if result.client in members[:1] else ()) for result in results]
 
 
 def stacked(messages: Sequence[Message], *, like: Vector) -> Any:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, visit_client
-from fedadmm.core.store import Store
+from fedadmm.core.store import StatesOnDisk, Store
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
 from fedadmm.engine.shared import SharedMessage
-from fedadmm.state.file import StateFile
 from fedadmm.training.evaluation import combined
 
 SLOTS_PER_WORKER = 4  # uploads of each worker that may wait to be summed
@@ -56,13 +55,13 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Setup:
+class WorkerSetup:
     """All that a worker needs."""
 
     algorithm: AnyAlgorithm
     task: Task
     initial: Vector
-    file: StateFile | None
+    file: StatesOnDisk | None
     download: SharedMessage
     buffers: SharedMessage
     uploads: list[SharedMessage]  # one a slot
@@ -81,22 +80,22 @@ class Setup:
 
         return handle
 
-    def _update(self, job: Update, problem: Any, download: Any, file: StateFile | None) -> Answer:
+    def _update(self, job: Update, problem: Any, download: Any, file: StatesOnDisk | None) -> Answer:
         client, round = job.assignment.client, job.assignment.round
         # A copy: parts of the old state may end in the new one, which is written in its place.
         state = None if job.state is None else self.states[job.slot].copy(job.state)
         if file is not None and job.version is not None:
             state = file.get_version(client, job.version)
-        visit, state = visit_client(
+        result, state = visit_client(
             self.algorithm, download, job.assignment, state=state, initial=self.initial, problem=problem
         )
-        upload = self.uploads[job.slot].write(visit.upload)
+        upload = self.uploads[job.slot].write(result.upload)
         kept = None
-        if visit.finite and file is not None:
+        if result.finite and file is not None:
             file.stage(round, client, state)
-        elif visit.finite:
+        elif result.finite:
             kept = self.states[job.slot].write(state)
-        return Answer(upload, visit.effort, visit.first_visit, visit.finite, kept)
+        return Answer(upload, result.effort, result.first_visit, result.finite, kept)
 
 
 class Updates(Sequence[Update]):
@@ -128,10 +127,10 @@ class WorkersEngine:
         start_method: str | None = None,
     ) -> None:
         forms = probe(algorithm, initial)
-        file = getattr(store, "file", None)
+        file = store.file
         slots = range(SLOTS_PER_WORKER * num_workers)
         self._task, self._store = task, store
-        self._setup = Setup(
+        self._setup = WorkerSetup(
             algorithm,
             task,
             initial.clone().share_memory_(),

@@ -13,6 +13,8 @@ from fedadmm.state.encoding import narrowed
 class MemoryStore:
     """A store that ends with its process; `float_type` narrows the float32 vectors of a state."""
 
+    file = None  # no other process can read the states
+
     def __init__(self, *, float_type: torch.dtype | None = None) -> None:
         self.float_type = float_type
         self._states: dict[int, Message] = {}
