@@ -135,3 +135,21 @@ def test_a_name_that_never_was_is_an_ordinary_mistake():
         fedadmm.FedFoo  # noqa: B018
     with pytest.raises(ImportError, match="cannot import name 'FedFoo'"):
         from fedadmm import FedFoo  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"name": "fedpd", "silence": 0.9}, "silence is now called skip_probability; write skip_probability = 0.9"),
+        ({"name": "sitting_out"}, 'name="sitting_out" is now called "randomised_server"'),
+    ],
+)
+def test_a_word_of_0_1_0_is_refused_with_the_new_one(table: dict, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Experiment(algorithm=table)
+
+
+def test_hashes_are_those_of_0_1_0() -> None:
+    # As 0.1.0 printed them, with `silence` and `sitting_out`.
+    tables = [{"name": "fedpd", "skip_probability": 0.9}, {"name": "randomised_server"}]
+    assert [Experiment(algorithm=table).hash for table in tables] == ["a7ec987bac", "41c51f6867"]

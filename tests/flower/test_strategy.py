@@ -213,3 +213,35 @@ def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path)
     weight = load_file(folder / "model.safetensors")["1.weight"]
     assert weight.flatten().equal(theta[: weight.numel()])
     assert not load_file(folder / "own-model.safetensors")["1.weight"].equal(weight)
+
+
+def test_a_node_is_told_its_first_visit_and_its_last_round(tmp_path: Path) -> None:
+    config = config_of(tmp_path, algorithm__name="told:Told", fraction_train=0.75)
+    with server_of(config) as strategy:
+        start(strategy, grid_of(config, fate=random_fate(1)), rounds=3)
+    with server_of(config) as strategy:  # a server that was started again
+        start(strategy, grid_of(config, fate=random_fate(2)), rounds=4)
+        records = strategy._folder.records()
+        last = {client: record.round for record in records for client in record.clients}
+        assert sum(len(record.clients) for record in records) > len(last)  # else this would prove little
+        assert {client: strategy._folder.round_of(client) for client in last} == last
+        # A state that counts is that of the client's last applied round, and nothing it was told was wrong.
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+        simulation = simulated(config, history=[record.clients for record in records])
+        for client in last:
+            assert simulation._store.get(client) == (last[client], 0.0)
+
+
+def test_the_model_of_the_server_is_evaluated_and_stored(tmp_path: Path) -> None:
+    evaluated = []
+    config = config_of(tmp_path, algorithm__name="told:Doubled", fraction_evaluate=1.0)
+    with server_of(config, evaluation=lambda theta, buffers: evaluated.append(theta.clone()) or {}) as strategy:
+        start(strategy, grid_of(config), rounds=2)
+        twice = 2 * strategy.checkpoint.server.theta
+        assert np.array_equal(evaluated[-1], twice)
+        assert np.array_equal(strategy.format.read_model(strategy.arrays).message, twice)
+        assert not np.array_equal(twice, strategy.checkpoint.server.theta)
+        stored = load_file(strategy._folder.folder.path / "model.safetensors")
+        sent = load_file(tmp_path / config["name"] / "client-0" / "model.safetensors")
+        for name, weights in stored.items():
+            assert np.array_equal(sent[name], weights)

@@ -49,8 +49,7 @@ class Scaffold(Algorithm[Server, Client, Upload], HasInvariant, PlainSGDOnly, Up
         return Upload(w - server.theta, c_i - client.c_i), Client(c_i)
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
-        theta = server.theta + at(self.eta, turnout.round) * mean.step
-        return Server(theta, server.c + turnout.share * mean.c_change)
+        return Server(server.theta + at(self.eta, turnout.round) * mean.step, server.c + turnout.share * mean.c_change)
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
         return Invariant("c", server.c, lambda client: client.c_i, zeros_like(server.c))
