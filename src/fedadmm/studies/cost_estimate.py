@@ -4,6 +4,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,13 @@ def _steps(experiment: Experiment) -> str:
     return f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
 
 
+@cache
+def _torch_version() -> str:
+    return version("torch")  # slow, and asked for once a run
+
+
 def _key(experiment: Experiment) -> str:
-    return f"{_steps(experiment)}, {num_cores()} cores, torch {version('torch')}"
+    return f"{_steps(experiment)}, {num_cores()} cores, torch {_torch_version()}"
 
 
 def _probe(experiment: Experiment) -> float:
