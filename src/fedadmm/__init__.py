@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from fedadmm.core.renamed import NAMES
+from fedadmm.core.renamed import NAMES, MovedModules
 
 if TYPE_CHECKING:  # what mypy and editors read
     from fedadmm.algorithms import (
@@ -102,6 +102,8 @@ _MODULES = {
     "training.local": "LocalTraining",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+sys.meta_path.append(MovedModules())
 
 
 def __getattr__(name: str) -> Any:

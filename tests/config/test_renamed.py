@@ -1,5 +1,6 @@
 """What a user wrote for 0.1.0 is refused with one sentence that says what to write now."""
 
+from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
@@ -12,8 +13,8 @@ from fedadmm.core.renamed import MODULES, moved_module
 @pytest.mark.parametrize("old", MODULES)
 def test_a_module_of_0_1_0_has_a_place_now(old):
     assert find_spec(f"fedadmm.{MODULES[old]}") is not None
-    room = old.rpartition(".")[0]
-    assert find_spec(f"fedadmm.{room}".rstrip(".")) is None or find_spec(f"fedadmm.{old}") is None
+    with pytest.raises(ImportError, match=f"fedadmm.{old} has moved to fedadmm.{MODULES[old]}; change the import"):
+        import_module(f"fedadmm.{old}")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,29 @@ def test_an_algorithm_file_of_0_1_0_is_told_what_to_import_now(tmp_path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match=f'algorithm "{name}:Mine": .*{place}'):
         import_named(f"{name}:Mine", what="algorithm")
+
+
+@pytest.mark.parametrize(
+    ("line", "moved"),
+    [
+        ("import fedadmm.federation", "fedadmm.federation has moved to fedadmm.flower.local"),
+        ("from fedadmm import federation", "fedadmm.federation has moved to fedadmm.flower.local"),
+        ("from fedadmm.theory import walk", "fedadmm.theory has moved to fedadmm.studies.theory"),
+        ("import fedadmm.theory.walk", "fedadmm.theory.walk has moved to fedadmm.studies.theory.walk"),
+        (
+            "from fedadmm.experiments.experiment import Experiment",
+            "fedadmm.experiments.experiment has moved to fedadmm.config.experiment",
+        ),
+    ],
+)
+def test_a_script_of_0_1_0_is_told_what_to_import_now(line, moved):
+    with pytest.raises(ImportError, match=f"^{moved}; change the import$"):
+        exec(line)
+
+
+def test_a_module_that_never_was_is_python_s_own_error():
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'fedadmm\.foo'$"):
+        import_module("fedadmm.foo")
 
 
 def test_a_module_that_never_was_has_not_moved():

@@ -7,7 +7,7 @@ import torch
 
 from fedadmm.core.errors import InputError
 from fedadmm.data import load
-from fedadmm.data.datasets import DATASETS, OWN_MOMENTS, read_cifar
+from fedadmm.data.datasets import DATASETS, MOMENTS, read_cifar
 from fedadmm.data.files import DataFile, present
 from fedadmm.data.sources import FASHION_MNIST, MNIST, QMNIST, QMNIST_TEXT, SOURCES, Source
 
@@ -43,8 +43,8 @@ def test_the_written_moments_are_those_of_the_training_set(available):
         pixels = (data.train.inputs[:, channel] * white).round_().double()
         mean = pixels.mean().item() / white
         std = (pixels.square_().mean().item() / white**2 - mean**2) ** 0.5
-        assert OWN_MOMENTS[name].mean[channel] == pytest.approx(mean, abs=1e-9)
-        assert OWN_MOMENTS[name].std[channel] == pytest.approx(std, abs=1e-9)
+        assert MOMENTS["dataset"][name].mean[channel] == pytest.approx(mean, abs=1e-9)
+        assert MOMENTS["dataset"][name].std[channel] == pytest.approx(std, abs=1e-9)
 
 
 def test_normalisation_is_the_datasets_own_by_default():
@@ -56,7 +56,7 @@ def test_normalisation_is_the_datasets_own_by_default():
 
 def test_the_test_set_is_normalised_like_the_training_set():
     plain, own = load("digits", normalisation="none").test.inputs, load("digits").test.inputs
-    mean, std = OWN_MOMENTS["digits"].mean[0], OWN_MOMENTS["digits"].std[0]
+    mean, std = MOMENTS["dataset"]["digits"].mean[0], MOMENTS["dataset"]["digits"].std[0]
     assert torch.allclose(own, (plain - mean) / std, atol=1e-6)
 
 

@@ -11,7 +11,7 @@ import torch
 from fedadmm.algorithms import FedADMM
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.data import federate, load
+from fedadmm.data import Examples, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
 from fedadmm.runs.build import data_of
 from fedadmm.runs.simulate import simulate
@@ -114,3 +114,14 @@ def test_an_experiment_may_name_synthetic_data() -> None:
         table = {"name": "synthetic", "num_clients": 50, "partition": "natural"} | changes
         with pytest.raises(InputError, match='data "synthetic"'):
             data_of(Experiment(data=table))
+
+
+def test_data_that_does_not_say_how_many_classes_it_has_is_refused() -> None:
+    class Unsaid:
+        num_clients, num_examples, test = 2, np.array([3, 3]), None
+
+        def client(self, client: int) -> Examples:
+            return Examples(torch.rand(3, 4), torch.tensor([0, 1, 2]))
+
+    with pytest.raises(InputError, match="Unsaid has no num_classes; give it the number of classes, or 0 where"):
+        simulate(FedADMM(), model="mlp", data=Unsaid(), rounds=1)

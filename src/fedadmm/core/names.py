@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import re
 import sys
 import traceback
 from collections.abc import Iterable
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.renamed import moved_module
 
 EngineName = Literal["workers", "serial", "stacked", "ray", "auto"]
 
@@ -48,14 +46,8 @@ def _import_module(module_name: str, *, path: str, what: str) -> Any:
 
 def _why_not(error: Exception, module_name: str) -> str:
     """Return why a module cannot be imported, and the remedy."""
-    if isinstance(error, ModuleNotFoundError) and error.name is not None:
-        # The error names the first part that is missing, and the user's line all of it.
-        lines = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
-        wanted = re.findall(rf"{re.escape(error.name)}[\w.]*", lines) or [error.name]
-        if (place := moved_module(wanted[-1])) is not None:
-            return f"{wanted[-1]} has moved to {place}; change the import"
-        if f"{module_name}.".startswith(f"{error.name}."):
-            return f"there is no module {error.name}; run from the folder that holds it, or install it"
+    if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+        return f"there is no module {error.name}; run from the folder that holds it, or install it"
     return f"importing {module_name} fails with {type(error).__name__}: {error}; correct the module"
 
 

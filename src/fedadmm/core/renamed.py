@@ -1,6 +1,8 @@
 """What 0.1.0 called otherwise: an old name that a user wrote is refused with the new one."""
 
+import sys
 from importlib.util import find_spec
+from types import FrameType
 
 # Of the package itself: `fedadmm.Local`.
 NAMES = {"Local": "LocalTraining", "SittingOut": "RandomisedServer"}
@@ -59,3 +61,17 @@ def moved_module(name: str) -> str | None:
             same = ".".join(["fedadmm", place, *parts[size:]])
             return same if find_spec(same) is not None else f"fedadmm.{place}"
     return None
+
+
+class MovedModules:
+    """A finder that Python asks last: an import of a module that moved is refused with where it is now."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Refuse a module that moved; Python begins with its room, and the whole name is in an outer frame."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and "importlib" in frame.f_code.co_filename:
+            name = frame.f_locals.get("name", name)
+            frame = frame.f_back
+        if (place := moved_module(name)) is not None:
+            raise ImportError(f"{name} has moved to {place}; change the import", name=name)

@@ -12,7 +12,7 @@ from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.data.files import data_folder, present, read
 from fedadmm.data.formats import parse_cifar_batch, parse_idx
-from fedadmm.data.sources import CIFAR10, FASHION_MNIST, MNIST, QMNIST, QMNIST_TEXT, Source
+from fedadmm.data.sources import CIFAR10, FASHION_MNIST, MNIST, PUBLISHED, QMNIST, QMNIST_TEXT, Source
 
 DATASETS = ("digits", "mnist", "fmnist", "cifar10")
 _NUM_DIGITS_TRAIN = 1437
@@ -31,25 +31,14 @@ class Dataset(NamedTuple):
 class Moments(NamedTuple):
     """Mean and standard deviation of pixels in [0, 1], one for each channel."""
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: list[float]
+    std: list[float]
 
 
-# Of the training set, in float64; a test works them out again.
-OWN_MOMENTS = {
-    "digits": Moments((0.30570211921537926,), (0.37615944780520194,)),
-    "mnist": Moments((0.1306604762738429,), (0.30810780385646264,)),
-    "fmnist": Moments((0.2860405969887955,), (0.35302424451492254,)),
-    "cifar10": Moments(
-        (0.491399678615196, 0.48215840839460783, 0.44653091444546567),
-        (0.24703223246328201, 0.24348512800005553, 0.2615878417279645),
-    ),
-}
-# What the released code of the FedADMM paper uses: MNIST's, rounded, for Fashion-MNIST too.
-RELEASED_MOMENTS = {
-    "mnist": Moments((0.1307,), (0.3081,)),
-    "fmnist": Moments((0.1307,), (0.3081,)),
-    "cifar10": Moments((0.5,) * 3, (0.5,) * 3),
+# By the name of a normalisation, and then of a dataset.
+MOMENTS = {
+    normalisation: {name: Moments(**moments) for name, moments in table.items()}
+    for normalisation, table in PUBLISHED["moments"].items()
 }
 
 
@@ -161,15 +150,14 @@ def _examples(images: np.ndarray, labels: np.ndarray, *, white: int = 255) -> Ex
 
 
 def _moments(name: str, *, normalisation: str | None) -> Moments | None:
-    if normalisation in (None, "dataset"):
-        return OWN_MOMENTS[name]
     if normalisation == "none":
         return None
-    if normalisation != "released":
+    known = MOMENTS.get(normalisation or "dataset")
+    if known is None:
         raise InputError(f'there is no normalisation {normalisation!r}; use "dataset", "released" or "none"')
-    if name not in RELEASED_MOMENTS:
+    if name not in known:
         raise InputError(f'the released code has no normalisation for {name}; use "dataset" or "none"')
-    return RELEASED_MOMENTS[name]
+    return known[name]
 
 
 def _normalised(examples: Examples, *, moments: Moments | None) -> Examples:

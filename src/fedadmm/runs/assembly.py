@@ -143,12 +143,15 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
 
 
 def _task(options: Options) -> LearningTask:
+    if not hasattr(options.data, "num_classes"):
+        raise InputError(
+            f"{type(options.data).__name__} has no num_classes; give it the number of classes, or 0 where targets are "
+            "numbers"
+        )
     first = options.data.client(0)
     known = {} if first.targets.is_floating_point() else {"accuracy": accuracy}
     return LearningTask(
-        initial_model(
-            options.model, seed=options.seed, inputs=first.inputs, num_classes=getattr(options.data, "num_classes", 0)
-        ),
+        initial_model(options.model, seed=options.seed, inputs=first.inputs, num_classes=options.data.num_classes),
         options.data,
         local=options.local,
         loss=options.loss,
