@@ -71,7 +71,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
         ({"rounds": 0}, "rounds=0 is out of range; use a whole number from 1 on"),
         ({"target": 90}, "target=90.0 is out of range for the accuracy; use a number above 0 and up to 1"),
         ({"name": "a/b"}, "name='a/b' cannot name a folder"),
-        ({"local": {"batch_size": 0}}, r'in \[local\]: batch_size=0 is not a batch size; use .* or "full"'),
+        ({"local": {"batch_size": 0}}, r'in \[local\]: batch_size=0 is out of range; use .* or "full"'),
         ({"local": {"epochs": "5..1"}}, r"in \[local\]: epochs='5..1' is not a range"),
         ({"local": {"learning_rate": -1}}, r"in \[local\]: learning_rate=-1 is out of range"),
         ({"local": {"momentum": 1.0}}, r"in \[local\]: momentum=1.0 is out of range"),
@@ -140,8 +140,8 @@ def test_a_name_that_never_was_is_an_ordinary_mistake():
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ({"name": "fedpd", "silence": 0.9}, "silence is now called skip_probability; write skip_probability = 0.9"),
-        ({"name": "sitting_out"}, 'name="sitting_out" is now called "randomised_server"'),
+        ({"name": "fedpd", "silence": 0.9}, "silence is now called skip_probability; change the name"),
+        ({"name": "sitting_out"}, "sitting_out is now called randomised_server; change the name"),
     ],
 )
 def test_a_word_of_0_1_0_is_refused_with_the_new_one(table: dict, sentence: str) -> None:

@@ -70,5 +70,5 @@ def test_a_module_that_never_was_has_not_moved():
 
 
 def test_an_algorithm_that_was_renamed_is_refused_with_its_new_name():
-    with pytest.raises(InputError, match='name="sitting_out" is now called "randomised_server"'):
+    with pytest.raises(InputError, match="sitting_out is now called randomised_server; change the name"):
         Experiment(algorithm={"name": "sitting_out"})

@@ -42,7 +42,7 @@ def test_a_client_is_the_same_in_a_larger_federation_and_another_with_another_se
     [
         ({"dimension": 0}, "dimension=0 is out of range; use a whole number from 1 on"),
         ({"condition": 0.5}, "condition=0.5 is out of range; use a number from 1 on"),
-        ({"heterogeneity": -1.0}, "heterogeneity=-1.0 is out of range; use a number from 0 on"),
+        ({"heterogeneity": -1.0}, "heterogeneity=-1.0 is out of range; use a finite number of at least 0"),
         ({"size": 3}, "unknown key 'size'; the keys are dimension, condition, heterogeneity"),
     ],
 )

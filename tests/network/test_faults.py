@@ -67,7 +67,7 @@ def test_a_run_that_goes_on_knows_what_was_applied() -> None:
 
 @pytest.mark.parametrize("name", ["lose_requests", "lose_replies", "duplicate", "delay", "away"])
 def test_what_is_no_probability_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name}=1.5 is not a probability; use a number from 0 to 1"):
+    with pytest.raises(InputError, match=f"{name}=1.5 is out of range; use a number from 0 to 1"):
         Faults(**{name: 1.5})
 
 

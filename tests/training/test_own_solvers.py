@@ -99,7 +99,7 @@ def test_a_solver_of_the_users_own_is_ended_by_the_budget_and_by_the_tolerance()
         ("shapeless", r'solver "own_solvers:shapeless" returned \(1, 1\); return a vector of shape \(1,\)'),
         ("nothing", 'solver "own_solvers:nothing" returned NoneType; return a vector'),
         ("number", 'solver "own_solvers:number" is of type int; name a function'),
-        ("by_old_name", r"budget\.accuracy is called budget\.tolerance now; change the name"),
+        ("by_old_name", r"of a budget, accuracy is now called tolerance; change the name"),
         ("absent", 'solver "own_solvers:absent": own_solvers has no absent'),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_limit_survives_toml_and_is_in_the_hash(limits: dict[str, Any]) -> Non
 
 
 def test_the_old_name_of_the_tolerance_is_refused_with_the_new_one() -> None:
-    sentence = "local.accuracy is called local.tolerance now"
+    sentence = "accuracy is now called tolerance; change the name"
     with pytest.raises(InputError, match=sentence):
         LocalTraining(accuracy=0.1)
     with pytest.raises(InputError, match=sentence):
@@ -151,7 +151,7 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"tolerance": {"distribution": "normal"}}, "distribution='normal' does not fit"),
         ({"tolerance": {"distribution": "uniform", "low": 1}}, "a uniform distribution has low and high, not low"),
         ({"tolerance": SPREAD | {"low": 1.0}}, "low=1 is above high=0.01; exchange them"),
-        ({"tolerance": SPREAD | {"low": 0.0}}, "low=0 is out of range"),
+        ({"tolerance": SPREAD | {"low": 0.0}}, "low=0.0 is out of range"),
         ({"tolerance": SPREAD | {"power": -2.0}}, "power=-2.0 is out of range"),
         ({"max_steps": 0}, "max_steps=0 is out of range; use a whole number from 1 on"),
         ({"max_steps": [1, 2]}, "max_steps=[1, 2] is not a single number; give one for all clients: what may differ"),

@@ -1,11 +1,8 @@
 """How often a run records a certificate."""
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator
-
-from fedadmm.core.errors import InputError
-from fedadmm.core.settings import Settings, at_least_one
+from fedadmm.core.settings import Count, Settings, count_or
 
 
 class CertificateSettings(Settings):
@@ -15,14 +12,5 @@ class CertificateSettings(Settings):
     clients: "all", or a number that is drawn anew each time: sums are then estimates.
     """
 
-    every: int = 1
-    clients: int | Literal["all"] = "all"
-
-    _check_every = field_validator("every")(at_least_one)
-
-    @field_validator("clients", mode="before")
-    @classmethod
-    def _check_clients(cls, value: Any) -> Any:
-        if value != "all" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InputError(f'clients={value!r} is out of range; use a whole number from 1 on, or "all"')
-        return value
+    every: Count = 1
+    clients: Annotated[int | Literal["all"], count_or("all")] = "all"

@@ -15,8 +15,9 @@ from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import MetricName, metric_named
 from fedadmm.core.names import EngineName, import_named
+from fedadmm.core.renamed import OLD_WORDS, new_name
 from fedadmm.core.schedules import rate_from, to_plain
-from fedadmm.core.settings import Settings, at_least_one
+from fedadmm.core.settings import Count, NonNegative, Settings
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 
@@ -30,24 +31,18 @@ class ModelSettings(Settings):
     options: dict[str, Any] = Field(default_factory=dict)  # further arguments of the model's function
     # "least_squares", a function of torch.nn.functional, or "package.module:function"
     loss: str = "cross_entropy"
-    l2: float | None = None  # a term l2/2 |w|^2 of every client's objective; unlike weight_decay, every gradient has it
+    # A term l2/2 |w|^2 of every client's objective; unlike weight_decay, every gradient has it.
+    l2: NonNegative | None = None
     metrics: dict[str, str] = Field(default_factory=dict)  # name = "package.module:function"
-
-    @field_validator("l2")
-    @classmethod
-    def _check_l2(cls, value: float | None) -> float | None:
-        if value is not None and not 0 <= value < float("inf"):
-            raise InputError(f"l2={value} is out of range; use a number from 0 on, such as 0.01")
-        return value
 
 
 class DataSettings(Settings):
     """The data and how it is dealt to clients."""
 
     name: str = "digits"
-    num_clients: int | None = None  # None: as many as the partition makes
+    num_clients: Count | None = None  # None: as many as the partition makes
     partition: str = "shards"
-    shards_per_client: int = 2  # for shards
+    shards_per_client: Count = 2  # for shards
     alpha: float = 0.5  # for dirichlet
     normalisation: str | None = None
     validation: float | None = None  # share of the training examples that takes the place of the test examples
@@ -55,8 +50,6 @@ class DataSettings(Settings):
     positive: tuple[int, ...] | None = None  # classes that become class 1, all others class 0
     float_type: Literal["float32", "float64"] | None = None  # of inputs and model; None: the data's own
     options: dict[str, Any] = Field(default_factory=dict)  # of "quadratic": dimension, condition, heterogeneity
-
-    _check_counts = field_validator("num_clients", "shards_per_client")(at_least_one)
 
 
 class StateSettings(Settings):
@@ -73,7 +66,7 @@ class Experiment(Settings):
     name: str = "run"
     label: str | None = None  # what a comparison calls it; the algorithm's name if None
     seed: int = 0
-    rounds: int = 60
+    rounds: Count = 60
     metric: MetricName | None = None  # what a run is judged by: test accuracy, or "distance" to a convex optimum
     target: float | None = None  # value of the metric at which a run has arrived
     stop_at_target: bool = False
@@ -82,7 +75,7 @@ class Experiment(Settings):
     devices: str | None = None  # "package.module:function" that returns facts, one value a client
     device: str = "cpu"
     engine: EngineName = "workers"
-    workers: int | None = None  # processes; None: one per core
+    workers: Count | None = None  # processes; None: one per core
     algorithm: AnyAlgorithm = FedADMM()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings(num_clients=100)
@@ -100,8 +93,6 @@ class Experiment(Settings):
     @field_serializer("algorithm")
     def _write_algorithm(self, value: AnyAlgorithm) -> dict[str, Any]:
         return algorithm_to_table(value)
-
-    _check_counts = field_validator("rounds", "workers")(at_least_one)
 
     @field_validator("target")
     @classmethod
@@ -145,7 +136,7 @@ class Experiment(Settings):
         table["algorithm"] = _as_hashed(table["algorithm"])
         for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
             del table[key]
-        table["local"]["accuracy"] = table["local"].pop("tolerance")  # its name in 0.1.0: a run keeps its folder
+        table["local"] = {OLD_WORDS["local"].get(key, key): value for key, value in table["local"].items()}
         table["state"] = {"float_type": self.state.float_type}
         for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
             if self.data.partition != partition:
@@ -165,11 +156,6 @@ class Experiment(Settings):
         return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"
 
 
-# What was called otherwise in 0.1.0: hashes are still made with the old words, so that finished runs are found.
-OLD_NAMES = {"skip_probability": "silence", "randomised_server": "sitting_out"}
-NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
-
-
 def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
     """Return the algorithm that {name = "fedadmm", rho = 0.01, ...} describes."""
     arguments = dict(table)
@@ -180,18 +166,16 @@ def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
             raise InputError(f"{name} is not an algorithm; name a class derived from fedadmm.Algorithm")
     elif name in ALGORITHMS:
         kind = ALGORITHMS[name]
-    elif name in NEW_NAMES:
-        raise InputError(f'name="{name}" is now called "{NEW_NAMES[name]}"; write name = "{NEW_NAMES[name]}"')
     else:
-        raise InputError(f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}")
+        known = f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}"
+        raise InputError(new_name(str(name), ALGORITHMS) or known)
     if missing := getattr(kind, "__abstractmethods__", None):
         raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has these methods")
     defaults = {field.name: field.default for field in fields(kind)}
     for key, value in arguments.items():
-        if key not in defaults and NEW_NAMES.get(key) in defaults:
-            raise InputError(f"{key} is now called {NEW_NAMES[key]}; write {NEW_NAMES[key]} = {value}")
         if key not in defaults:
-            raise InputError(f"unknown key {key!r}; {name} has {', '.join(defaults) or 'no keys but its name'}")
+            known = f"unknown key {key!r}; {name} has {', '.join(defaults) or 'no keys but its name'}"
+            raise InputError(new_name(key, defaults) or known)
         nested = isinstance(value, dict) and isinstance(defaults[key], Algorithm)
         arguments[key] = algorithm_from_table(value) if nested else rate_from(key, value)
     return kind(**arguments)
@@ -215,14 +199,14 @@ def _plain(value: Any) -> Any:
 
 def _as_hashed(table: dict[str, Any]) -> dict[str, Any]:
     """Return an algorithm's table with the words of 0.1.0 and no whole numbers: 1 and 1.0 are the same."""
-    return {OLD_NAMES.get(key, key): _hashed(value) for key, value in table.items()}
+    return {OLD_WORDS["algorithm"].get(key, key): _hashed(value) for key, value in table.items()}
 
 
 def _hashed(value: Any) -> Any:
     if _is_algorithm(value):
         return _as_hashed(value)
     if isinstance(value, str):
-        return OLD_NAMES.get(value, value)
+        return OLD_WORDS["algorithm"].get(value, value)
     return float(value) if type(value) is int else value
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.schedules import Power, check_rate
+from fedadmm.core.schedules import check_rate
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import Settings
+from fedadmm.core.settings import NonNegative, Positive, Probability, Settings
 
 Value = TypeVar("Value")
 DrawnValue = TypeVar("DrawnValue", covariant=True)
@@ -60,10 +60,10 @@ class Distribution(Settings):
     """What a quantity above 0 is drawn from, such as {distribution = "log_uniform", low = 50, high = 1000}."""
 
     distribution: Literal["uniform", "log_uniform", "lognormal"]
-    low: float | None = None
-    high: float | None = None
-    median: float | None = None
-    sigma: float | None = None  # the standard deviation of the logarithm
+    low: Positive | None = None
+    high: Positive | None = None
+    median: Positive | None = None
+    sigma: Positive | None = None  # the standard deviation of the logarithm
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -74,9 +74,6 @@ class Distribution(Settings):
             raise InputError(
                 f"a {self.distribution} distribution has {' and '.join(keys)}, not {', '.join(given) or 'nothing'}"
             )
-        for key, value in given.items():
-            if not 0 < value < np.inf:
-                raise InputError(f"{key}={value:g} is out of range; use a finite number greater than 0")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InputError(f"low={self.low:g} is above high={self.high:g}; exchange them")
         return self
@@ -96,12 +93,10 @@ class Distribution(Settings):
 class FallingDistribution(Distribution):
     """A distribution of values that fall over rounds: in round t a client's is what was drawn, over t^power."""
 
-    power: float = 0.0
+    power: NonNegative = 0.0
 
-    @model_validator(mode="after")
-    def _check_power(self) -> Self:
-        Power(1.0, self.power)
-        return self
+
+Quantity = Positive | tuple[Positive, ...] | Distribution
 
 
 @dataclass(frozen=True)
@@ -127,16 +122,9 @@ REMEDY = 'use a number from 1 on, a range such as "1..5"'
 class Stragglers(Settings):
     """A share of the clients, drawn anew in each round, that do what they can; the others do all of their epochs."""
 
-    share: float
+    share: Probability
     epochs: int | str  # a number, or a range such as "1..10"
     others: int | str
-
-    @field_validator("share")
-    @classmethod
-    def _check_share(cls, value: float) -> float:
-        if not 0 <= value <= 1:
-            raise InputError(f"share={value} is not a share of the clients; use a number from 0 to 1")
-        return value
 
     @field_validator("epochs", "others", mode="before")
     @classmethod

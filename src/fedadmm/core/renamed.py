@@ -1,8 +1,16 @@
 """What 0.1.0 called otherwise: an old name that a user wrote is refused with the new one."""
 
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from types import FrameType
+
+# The words of an experiment's tables and what 0.1.0 called them; hashes are made with the old words, so that finished
+# runs are found.
+OLD_WORDS = {
+    "algorithm": {"skip_probability": "silence", "randomised_server": "sitting_out"},
+    "local": {"tolerance": "accuracy"},
+}
 
 # Of the package itself: `fedadmm.Local`.
 NAMES = {"Local": "LocalTraining", "SittingOut": "RandomisedServer"}
@@ -50,6 +58,14 @@ MODULES = {
     "report.ratios": "studies.ratios",
     "theory": "studies.theory",
 }
+
+
+def new_name(old: str, known: Iterable[str]) -> str | None:
+    """Return the sentence that refuses an old word where a new one is known, None if it is not such a word."""
+    for new, word in (pair for table in OLD_WORDS.values() for pair in table.items()):
+        if word == old and new in known:
+            return f"{old} is now called {new}; change the name"
+    return None
 
 
 def moved_module(name: str) -> str | None:

@@ -1,33 +1,23 @@
 """Least squares made to measure: client i has f_i(w) = 1/(2n) |A_i w - b_i|^2, conditioned as asked."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import ValidationInfo, field_validator
 
-from fedadmm.core.errors import InputError
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import Settings, at_least_one
+from fedadmm.core.settings import Count, NonNegative, Settings, within
 from fedadmm.data.federated import PartitionedData
 
 
 class QuadraticOptions(Settings):
     """What the quadratics of a federation look like."""
 
-    dimension: int = 10
-    condition: float = 10.0  # of every client's Hessian: its eigenvalues run from 1 / condition to 1
-    heterogeneity: float = 1.0  # how far a client's axes and minimiser are from those that all share; 0: all alike
-
-    _check_dimension = field_validator("dimension")(at_least_one)
-
-    @field_validator("condition", "heterogeneity")
-    @classmethod
-    def _check_numbers(cls, value: float, info: ValidationInfo) -> float:
-        lowest = 1.0 if info.field_name == "condition" else 0.0
-        if not lowest <= value < float("inf"):
-            raise InputError(f"{info.field_name}={value} is out of range; use a number from {lowest:g} on")
-        return value
+    dimension: Count = 10
+    # Of every client's Hessian: its eigenvalues run from 1 / condition to 1.
+    condition: Annotated[float, within("a number from 1 on", lambda x: 1 <= x < float("inf"))] = 10.0
+    # How far a client's axes and minimiser are from those that all share; 0: all alike.
+    heterogeneity: NonNegative = 1.0
 
 
 def quadratic(*, num_clients: int, seed: int, **options: Any) -> PartitionedData:

@@ -12,7 +12,7 @@ from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
-from fedadmm.core.settings import Settings, at_least_one
+from fedadmm.core.settings import Count, Positive, Probability, Settings
 from fedadmm.training.local import LocalTraining
 
 Scalar = str | int | float | bool
@@ -23,19 +23,17 @@ class FederationSettings(Settings):
 
     name: str = "fedadmm"  # a new name is a new federation
     state_dir: str = "fedadmm-state"  # the server's, and the nodes' unless their node config has one
-    num_clients: int
-    num_server_rounds: int = 3
+    num_clients: Count
+    num_server_rounds: Count = 3
     fraction_train: float = 1.0
-    fraction_evaluate: float = 1.0
-    min_available_nodes: int = 2
-    round_timeout: float = 3600.0  # seconds that a round waits for its slowest node
+    fraction_evaluate: Probability = 1.0
+    min_available_nodes: Count = 2
+    round_timeout: Positive = 3600.0  # seconds that a round waits for its slowest node
     seed: int = 0
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
     algorithm: AnyAlgorithm = FedADMM()
     local: LocalTraining = LocalTraining()
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
-
-    _check_counts = field_validator("num_clients", "num_server_rounds", "min_available_nodes")(at_least_one)
 
     @field_validator("algorithm", mode="before")
     @classmethod
@@ -55,20 +53,6 @@ class FederationSettings(Settings):
                 f"{type(value).__name__}'s clients compute in rounds in which nobody asks them, and a node of Flower's "
                 "computes when it is asked; use it in a simulation (`fedadmm run`)"
             )
-        return value
-
-    @field_validator("fraction_evaluate")
-    @classmethod
-    def _check_fraction(cls, value: float) -> float:
-        if not 0 <= value <= 1:
-            raise InputError(f"fraction_evaluate={value} is not a fraction; use a number from 0 to 1")
-        return value
-
-    @field_validator("round_timeout")
-    @classmethod
-    def _check_timeout(cls, value: float) -> float:
-        if not value > 0:
-            raise InputError(f"round_timeout={value} leaves no time; use a number of seconds above 0")
         return value
 
     @classmethod

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from fedadmm.core.per_client import value_of
+from fedadmm.core.per_client import Quantity, value_of
 from fedadmm.core.seeds import stream
-from fedadmm.network.settings import Availability, Clock, Quantity
+from fedadmm.network.settings import Availability, Clock
 
 Interval = tuple[float, float]
 

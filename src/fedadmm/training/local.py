@@ -1,16 +1,16 @@
 """How a client trains: solver, budget, batches, learning rate."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import field_validator, model_validator
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.per_client import (
-    Distribution,
     Epochs,
     FallingDistribution,
+    Quantity,
     Stragglers,
     check_length,
     check_positive,
@@ -19,7 +19,7 @@ from fedadmm.core.per_client import (
     value_of,
 )
 from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
-from fedadmm.core.settings import Settings, at_least_one
+from fedadmm.core.settings import BelowOne, Count, Positive, Settings, count_or
 from fedadmm.training.solver_names import NAMES, SolverName, check_solver, names_of, own_solver
 
 
@@ -45,31 +45,17 @@ class LocalTraining(Settings):
     """
 
     epochs: Epochs = 1
-    batch_size: int | Literal["full"] = 10
+    batch_size: Annotated[int | Literal["full"], count_or("full")] = 10
     learning_rate: Rate = 0.1
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    momentum: BelowOne = 0.0
+    weight_decay: BelowOne = 0.0
     solver: SolverName | None = None
     tolerance: Rate | tuple[float, ...] | FallingDistribution | None = None
-    max_steps: int | None = None
-    seconds: float | None = None
-    speed: float | tuple[float, ...] | Distribution | str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_old_name(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "accuracy" in values:
-            raise InputError("local.accuracy is called local.tolerance now; change the name, the values are the same")
-        return values
+    max_steps: Count | None = None
+    seconds: Positive | None = None
+    speed: Quantity | str | None = None
 
     _read_epochs = field_validator("epochs", mode="before")(read_epochs)
-
-    @field_validator("batch_size", mode="before")
-    @classmethod
-    def _check_batch_size(cls, value: Any) -> Any:
-        if value != "full" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InputError(f'batch_size={value!r} is not a batch size; use a whole number from 1 on, or "full"')
-        return value
 
     @field_validator("learning_rate", mode="before")
     @classmethod
@@ -77,13 +63,6 @@ class LocalTraining(Settings):
         rate = rate_from("learning_rate", value)
         check_rate("learning_rate", rate, positive=True)
         return rate
-
-    @field_validator("momentum", "weight_decay")
-    @classmethod
-    def _check_coefficients(cls, value: float, info: Any) -> float:
-        if not 0 <= value < 1:
-            raise InputError(f"{info.field_name}={value} is out of range; use a number from 0 to below 1")
-        return value
 
     _check_solver = field_validator("solver", mode="before")(check_solver)
 
@@ -94,13 +73,6 @@ class LocalTraining(Settings):
             value = FallingDistribution(**value) if "distribution" in value else rate_from("tolerance", value)
         return check_positive("tolerance", value)
 
-    @field_validator("speed", mode="before")
-    @classmethod
-    def _read_speed(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return value
-        return check_positive("speed", Distribution(**value) if isinstance(value, dict) else value)
-
     @field_validator("max_steps", "seconds", mode="before")
     @classmethod
     def _check_one_for_all(cls, value: Any, info: Any) -> Any:
@@ -109,15 +81,6 @@ class LocalTraining(Settings):
                 f"{info.field_name}={value!r} is not a single number; give one for all clients: "
                 "what may differ between them is speed, by a list or a distribution, or epochs"
             )
-        return value
-
-    _check_max_steps = field_validator("max_steps")(at_least_one)
-
-    @field_validator("seconds")
-    @classmethod
-    def _check_seconds(cls, value: float | None) -> float | None:
-        if value is not None:
-            check_rate("seconds", value, positive=True)
         return value
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ import torch
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import where_raised
+from fedadmm.core.renamed import new_name
 from fedadmm.training.flat import squared_norm
 from fedadmm.training.solver_names import own_solver
 
@@ -34,7 +35,7 @@ class Budget(NamedTuple):
     @property
     def accuracy(self) -> NoReturn:
         """Refuse the name that `tolerance` had, which a user's solver may still use."""
-        raise InputError("budget.accuracy is called budget.tolerance now; change the name")
+        raise InputError(f"of a budget, {new_name('accuracy', self._fields)}")
 
 
 class Point(NamedTuple):
