@@ -15,10 +15,9 @@ import theory_figures
 from fedadmm.report.figures import columns_figure, save_figure
 from fedadmm.report.methods import methods_in
 from fedadmm.report.table import markdown, report_rows
-from fedadmm.studies.campaign import Places, jobs_of
+from fedadmm.studies.campaign import Places, jobs_of, paper_report
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.tuned import published_values
-from fedadmm.studies.paper_report import paper_report
 from fedadmm.studies.ratios import ratios_markdown
 
 MINUTES = ("lemmas", "theorem1")
@@ -34,8 +33,7 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
     """Return the tables of a study, with its curves if they are asked for; these are drawn anew on request."""
     study = PAPER[name]
     if study.table is not None:
-        worked_out = study.table()
-        return markdown([dict(zip(worked_out.columns, row, strict=True)) for row in worked_out.rows])
+        return markdown(study.table())
     if study.chosen:
         return ratios_markdown(study, results=RESULTS)
     jobs = jobs_of(study, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper")

@@ -10,9 +10,8 @@ from fedadmm.report.figures import plt, save_figure
 from fedadmm.report.methods import estimate
 from fedadmm.report.runs import RunData
 from fedadmm.report.table import markdown
-from fedadmm.studies.campaign import Places, jobs_of
+from fedadmm.studies.campaign import Places, jobs_of, paper_report
 from fedadmm.studies.paper.clock import CLOCK, METHODS, MODES
-from fedadmm.studies.paper_report import paper_report
 
 SECONDS = 1100  # of simulated time, which every run reaches
 TARGET = 0.9

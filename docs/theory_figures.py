@@ -6,8 +6,8 @@ import torch
 from matplotlib.figure import Figure
 
 from fedadmm.report.figures import save_figure
-from fedadmm.studies.theory import Assumptions, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.analysis import FLOORS, as_analysed, checked, gaps_of, halves
+from fedadmm.studies.theory.bounds import Assumptions, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.quadratics import EXACT, Quadratics
 from fedadmm.studies.theory.walk import walk
 

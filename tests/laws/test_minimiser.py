@@ -11,7 +11,7 @@ import torch
 from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedPD, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.participation import Uniform
-from fedadmm.studies.theory.instances import drawn
+from fedadmm.studies.theory.quadratics import drawn
 from methods import mostly_slow
 from play import Play
 from quadratics import Quadratics, heterogeneous

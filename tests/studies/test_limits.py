@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fedadmm.studies.theory import constants
 from fedadmm.studies.theory.analysis import (
     FLOORS,
     LIMIT_CLIENTS,
@@ -14,9 +13,8 @@ from fedadmm.studies.theory.analysis import (
     limit_task,
     thinning,
 )
-from fedadmm.studies.theory.bounds import descent
-from fedadmm.studies.theory.instances import lowest_value
-from fedadmm.studies.theory.quadratics import EXACT
+from fedadmm.studies.theory.bounds import constants, descent
+from fedadmm.studies.theory.quadratics import EXACT, lowest_value
 from fedadmm.studies.theory.walk import walk
 
 

@@ -11,11 +11,10 @@ from fedadmm.algorithms.fedadmm import Client, Upload
 from fedadmm.core.algorithm import LocalProblem
 from fedadmm.core.errors import InputError
 from fedadmm.runs.lagrangian import Certificate, Gap
-from fedadmm.studies.theory import Assumptions, constants, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.analysis import means_over_draws
-from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
+from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.lemmas import lemma_1, lemma_2, lemma_3
-from fedadmm.studies.theory.quadratics import Quadratics
+from fedadmm.studies.theory.quadratics import Quadratics, coins, lowest_value, random_quadratics, random_start
 from fedadmm.studies.theory.walk import Path, walk
 from quadratics import on_a_line
 

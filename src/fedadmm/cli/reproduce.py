@@ -28,12 +28,11 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.listeners import Listener
 from fedadmm.runs.stopping import Interruption, OutOfTimeError, TimeBudget
-from fedadmm.studies.campaign import Job, Places, jobs_of, play
+from fedadmm.studies.campaign import Job, Places, jobs_of, paper_report, play
 from fedadmm.studies.cost_estimate import CostEstimate
-from fedadmm.studies.paper import PAPER, Size, Study, WorkedOut
+from fedadmm.studies.paper import PAPER, Rows, Size, Study
 from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
-from fedadmm.studies.paper_report import paper_report
 from fedadmm.studies.ratios import arrivals_file, keep_ratios, overall, ratio_rows, read_arrivals
 
 app = typer.Typer()
@@ -238,10 +237,10 @@ def _count(jobs: Sequence[Job]) -> str:
     return f"{len(jobs)} run{' has' if len(jobs) == 1 else 's have'}"
 
 
-def _print_worked_out(title: str, worked_out: WorkedOut) -> None:
+def _print_worked_out(title: str, rows: Rows) -> None:
     table = titled_table(title)
-    for number, column in enumerate(worked_out.columns):
+    for number, column in enumerate(rows[0]):
         table.add_column(column, no_wrap=number == 0, overflow="fold")
-    for row in worked_out.rows:
-        table.add_row(*row)
+    for row in rows:
+        table.add_row(*row.values())
     console.print(table)

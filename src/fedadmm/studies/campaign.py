@@ -1,4 +1,4 @@
-"""A campaign: the runs of studies, the cheapest first, until they are done or the time is up."""
+"""A campaign: the runs of studies, the cheapest first, until they are done or the time is up; and their report."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +9,8 @@ from typing import NamedTuple
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
+from fedadmm.report.runs import read_run
+from fedadmm.report.section import Published, PublishedFor, Section
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.listeners import Listener
 from fedadmm.runs.records import Record
@@ -131,3 +133,26 @@ def play(
             return
         publish(job.experiment, places)
         yield job
+
+
+class PaperReport(NamedTuple):
+    """The finished runs of a study, a section for each column, and what the paper prints for them."""
+
+    sections: list[Section]
+    published: PublishedFor
+
+
+def paper_report(study: Study, jobs: Iterable[Job], *, results: Path) -> PaperReport:
+    """Return what a report of a study is made of; columns without a finished run are left out."""
+    sections: dict[str, Section] = {}
+    published: dict[str, Published] = {}
+    for job in jobs:
+        folder = results / job.experiment.folder_name
+        if not folder.exists():
+            continue
+        column, rounds = job.paper_run.column, job.paper_run.rounds
+        sections.setdefault(column, Section(column, [])).runs.append(read_run(folder))
+        if rounds is not None:
+            where = f"{study.title.partition(':')[0]}, {column}"
+            published[folder.name] = Published(where, int(rounds) if rounds.isdigit() else None)
+    return PaperReport(list(sections.values()), lambda run: published.get(run.path.name))

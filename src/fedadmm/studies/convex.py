@@ -2,47 +2,34 @@
 
 import json
 import math
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedadmm.algorithms import (
-    FedAdam,
-    FedADMM,
-    FedADMMReleased,
-    FedAvg,
-    FedAvgM,
-    FedDyn,
-    FedHybrid,
-    FedNova,
-    FedPD,
-    FedProx,
-    FedSGD,
-    FedYogi,
-    RandomisedServer,
-    Scaffold,
-)
+from fedadmm.algorithms import FedADMM, FedDyn, FedHybrid, FedPD, FedSGD
+from fedadmm.config.experiment import algorithm_from_table
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.files import write_whole
 from fedadmm.core.participation import Uniform
 from fedadmm.data.quadratic import quadratic
-from fedadmm.studies.theory.instances import drawn
-from fedadmm.studies.theory.quadratics import Quadratics
+from fedadmm.studies.theory.quadratics import Quadratics, drawn
 from fedadmm.studies.theory.walk import rounds
 
 NUM_CLIENTS, DIMENSION, CONDITION, SEED = 100, 5, 10.0, 0
+Found = dict[str, dict[str, Any]]  # results by the key of their cell
 DATA = {"IID": 0.1, "non-IID": 1.0}  # heterogeneity of the quadratics
 LIMITS = {1.0: 200, 0.1: 1500, 0.01: 8000}  # participation: rounds at most
 TARGETS = (1e-3, 1e-6)
 ARRIVED, LOST = 1e-7, 1e3  # distances at which a run ends
 PATIENCE = 5  # it also ends if a fifth of its rounds has not brought it nearer by a tenth
-RHO = 1.0
-AS_ANALYSED = FedADMM(rho=RHO, eta="participation", newcomer="initial")
+RHO = 1.0  # of all methods in convex.toml
 
 
 @dataclass(frozen=True)
@@ -54,27 +41,15 @@ class Method:
     learning_rate: float = 0.1
 
 
-METHODS: dict[str, Method] = {
-    "FedSGD": Method(FedSGD(), 1, 1.0),
-    "FedAvg": Method(FedAvg(), 10),
-    "FedAvgM": Method(FedAvgM(), 10),
-    "FedAdam": Method(FedAdam(), 10),
-    "FedYogi": Method(FedYogi(), 10),
-    "FedNova": Method(FedNova(), 10),
-    "FedProx": Method(FedProx(rho=RHO), 10),
-    "SCAFFOLD": Method(Scaffold(), 10),
-    "FedADMM, eta 1": Method(FedADMM(rho=RHO)),
-    "FedADMM, eta |S|/m": Method(AS_ANALYSED),
-    "FedADMM, eta seen": Method(FedADMM(rho=RHO, eta="seen")),
-    "FedADMM, released": Method(FedADMMReleased(rho=RHO)),
-    "FedDyn": Method(FedDyn(rho=RHO)),
-    "FedDyn, seen": Method(FedDyn(rho=RHO, over="seen")),
-    "randomised ADMM": Method(RandomisedServer(awake=0.5, inner=AS_ANALYSED)),
-    "FedPD": Method(FedPD(rho=RHO)),
-    "FedHybrid, gradient": Method(FedHybrid(newton=0.0), 1, 0.5),
-    "FedHybrid, half": Method(FedHybrid(newton=0.5), 1, 0.5),
-    "FedHybrid, Newton": Method(FedHybrid(newton=1.0), 1, 0.5),
-}
+def _methods() -> Iterator[tuple[str, Method, list[str]]]:
+    """Yield each method of convex.toml with what theory promises of it, with all clients and with some."""
+    for name, table in tomllib.loads((resources.files("fedadmm.studies") / "convex.toml").read_text()).items():
+        theory = table.pop("theory")
+        yield name, Method(algorithm_from_table(table.pop("algorithm")), **table), theory
+
+
+METHODS = {name: method for name, method, _ in _methods()}
+THEORY = {name: theory for name, _, theory in _methods()}
 WITH_ALL = FedPD | FedHybrid  # stated for all clients in every round
 CONSENSUS_ADMM = FedADMM | FedDyn | FedPD  # what they are with all clients and exact solves
 
@@ -128,12 +103,12 @@ def distances(cell: Cell) -> Iterator[float]:
     optimum, theta = task.minimiser(), torch.zeros(DIMENSION, dtype=torch.float64)
     draws = drawn(Uniform(cell.participation), num_clients=NUM_CLIENTS, rounds=limit, seed=SEED)
     nearest, since = 1.0, 0
-    for progress, _ in rounds(method.algorithm, task, theta=theta, draws=draws, seed=SEED):
-        distance = float((method.algorithm.model(progress.server) - optimum).norm() / optimum.norm())
+    for checkpoint, _ in rounds(method.algorithm, task, theta=theta, draws=draws, seed=SEED):
+        distance = float((method.algorithm.model(checkpoint.server) - optimum).norm() / optimum.norm())
         if distance < 0.9 * nearest:
-            nearest, since = distance, progress.round
+            nearest, since = distance, checkpoint.round
         yield distance
-        if not ARRIVED < distance < LOST or progress.round - since >= limit / PATIENCE:
+        if not ARRIVED < distance < LOST or checkpoint.round - since >= limit / PATIENCE:
             return
 
 
@@ -179,12 +154,12 @@ def promised(cell: Cell) -> float | None:
     return None
 
 
-def read(path: Path) -> dict[str, dict[str, Any]]:
+def read(path: Path) -> Found:
     """Return the results that are there."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def fill(path: Path, *, on_cell: Callable[[Cell, int, int], None]) -> dict[str, dict[str, Any]]:
+def fill(path: Path, *, on_cell: Callable[[Cell, int, int], None]) -> Found:
     """Run what is missing in a file of results; it may be stopped, and goes on where it was."""
     found = read(path)
     wanted = cells()

@@ -2,27 +2,7 @@
 
 from typing import Any
 
-from fedadmm.studies.convex import LIMITS, LOST, METHODS, TARGETS, Cell, cells, promised
-
-Found = dict[str, dict[str, Any]]
-
-NEIGHBOURHOOD = "a neighbourhood"
-# With all clients, and with some; a number takes the place of None.
-THEORY: dict[str, tuple[str | None, str]] = {
-    "FedSGD": (None, NEIGHBOURHOOD),
-    "SCAFFOLD": ("linear", "linear"),
-    "FedADMM, eta 1": (None, "none"),
-    "FedADMM, eta |S|/m": (None, "1/T"),
-    "FedADMM, eta seen": (None, "none"),
-    "FedADMM, released": ("none", "none"),
-    "FedDyn": (None, "linear, rho large"),
-    "FedDyn, seen": (None, "none"),
-    "randomised ADMM": ("converges", "converges"),
-    "FedPD": (None, ""),
-    "FedHybrid, gradient": ("linear", ""),
-    "FedHybrid, half": ("linear", ""),
-    "FedHybrid, Newton": ("linear", ""),
-}
+from fedadmm.studies.convex import LIMITS, LOST, METHODS, TARGETS, THEORY, Cell, Found, cells, promised
 
 
 def rows(found: Found, *, data: str) -> list[dict[str, str]]:
@@ -35,13 +15,13 @@ def theory_rows(found: Found, *, data: str) -> list[dict[str, str]]:
     table = []
     for name in METHODS:
         cell = Cell(name, data, 1.0)
-        number, (words, with_some) = promised(cell), THEORY.get(name, (NEIGHBOURHOOD, NEIGHBOURHOOD))
+        with_all, with_some = THEORY[name]
         table.append(
             {
                 "method": name,
-                "all: theory": words or f"{number:.3f} or steeper",
+                "all: theory": f"{promised(cell):.3f} or steeper" if with_all == "number" else with_all,
                 "all: measured": _slope(found.get(cell.key)),
-                "some: theory": with_some or "needs all",
+                "some: theory": with_some,
                 **{
                     f"{_share(share)}: measured": _slope(found.get(Cell(name, data, share).key))
                     for share in LIMITS

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
@@ -17,10 +17,9 @@ Distribution = Literal["iid", "noniid", "imbalanced"]
 PARTITIONS = {"iid": "iid", "noniid": "shards", "imbalanced": "imbalanced"}
 NETWORKS = {"mnist": "cnn1", "fmnist": "cnn1", "cifar10": "cnn2"}
 TARGETS = {"mnist": 0.97, "fmnist": 0.8, "cifar10": 0.45}
-Number = TypeVar("Number", str, float)
 
 
-class Method(NamedTuple):
+class PaperMethod(NamedTuple):
     """An algorithm, and whether its clients draw their epochs from 1..E or do exactly E."""
 
     algorithm: AnyAlgorithm
@@ -28,23 +27,23 @@ class Method(NamedTuple):
     rounds: int = 1  # times as many as the others get
 
 
-ALGORITHM_1 = Method(FedADMM(rho=0.01, eta=1.0))
+ALGORITHM_1 = PaperMethod(FedADMM(rho=0.01, eta=1.0))
 # FedADMM's first message is twice FedAvg's, so FedAvg with a server step of 2 stands beside it.
 BASELINES = {
-    "fedavg": Method(FedAvg(), "E"),
-    "fedavg_2": Method(FedAvg(eta=2.0), "E"),
-    "fedprox": Method(FedProx(rho=0.1)),
-    "scaffold": Method(Scaffold(), "E"),
+    "fedavg": PaperMethod(FedAvg(), "E"),
+    "fedavg_2": PaperMethod(FedAvg(eta=2.0), "E"),
+    "fedprox": PaperMethod(FedProx(rho=0.1)),
+    "scaffold": PaperMethod(Scaffold(), "E"),
 }
 COMPARED = {"fedadmm": ALGORITHM_1, **BASELINES}
 METHODS = {
     "fedadmm": ALGORITHM_1,
-    "fedadmm_participation": Method(FedADMM(rho=0.01, eta="participation", newcomer="initial")),
-    "fedadmm_seen": Method(FedADMM(rho=0.01, eta="seen")),
-    "fedadmm_released": Method(FedADMMReleased()),
-    "feddyn": Method(FedDyn(rho=0.1, over="seen")),
+    "fedadmm_participation": PaperMethod(FedADMM(rho=0.01, eta="participation", newcomer="initial")),
+    "fedadmm_seen": PaperMethod(FedADMM(rho=0.01, eta="seen")),
+    "fedadmm_released": PaperMethod(FedADMMReleased()),
+    "feddyn": PaperMethod(FedDyn(rho=0.1, over="seen")),
     **BASELINES,
-    "fedsgd": Method(FedSGD(), rounds=6),  # the paper gives it up to 600 rounds
+    "fedsgd": PaperMethod(FedSGD(), rounds=6),  # the paper gives it up to 600 rounds
 }
 
 
@@ -85,12 +84,13 @@ class Setting:
             small_of=self,
         )
 
-    def published(self, number: Number | None) -> Number | None:
-        """Return what the paper prints, None in a small version in which more than the network differs."""
+    @property
+    def is_published(self) -> bool:
+        """Whether the paper's numbers are for this: not for a small version in which more than the network differs."""
         paper = self.small_of
-        return number if paper is None or replace(self, network=paper.network, small_of=None) == paper else None
+        return paper is None or replace(self, network=paper.network, small_of=None) == paper
 
-    def experiment(self, label: str, method: Method) -> Experiment:
+    def experiment(self, label: str, method: PaperMethod) -> Experiment:
         """Return the experiment of a method in this setting; its learning rate is still to be tuned."""
         epochs = self.epochs if method.epochs == "E" else f"1..{self.epochs}"
         return Experiment(
@@ -108,20 +108,22 @@ class Setting:
 
     def runs(
         self,
-        methods: Mapping[str, Method],
+        methods: Mapping[str, PaperMethod],
         *,
-        rounds: Mapping[str, str] | None = None,
-        accuracy: Mapping[str, float] | None = None,
+        printed: Mapping[str, Mapping[str, Any]] | None = None,
         tuned_in: "Setting | None" = None,
     ) -> list[PaperRun]:
-        """Return a run of each method in this setting, tuned here or in another one, with what the paper prints."""
+        """Return a run of each method in this setting, tuned here or in another one.
+
+        printed: the rounds and the accuracies that the paper prints, by label.
+        """
+        known = printed if printed is not None and self.is_published else {}
         return [
             PaperRun(
                 self.column,
                 self.experiment(label, method),
                 (tuned_in or self).experiment(label, method),
-                self.published((rounds or {}).get(label)),
-                self.published((accuracy or {}).get(label)),
+                **{number: by_label.get(label) for number, by_label in known.items()},
             )
             for label, method in methods.items()
         ]

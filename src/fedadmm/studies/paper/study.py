@@ -1,13 +1,17 @@
 """A study: a table or a figure of the paper as runs, each with what the paper prints for it."""
 
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, NamedTuple
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 
 Size = Literal["paper", "small"]
+Rows = list[dict[str, str]]  # of a table: each with the same columns
 
 
 class PaperRun(NamedTuple):
@@ -26,11 +30,14 @@ class PaperRun(NamedTuple):
     accuracy: float | None = None
 
 
-class WorkedOut(NamedTuple):
-    """A table that needs no run."""
+@cache
+def _printed() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((resources.files("fedadmm.studies.paper") / "published.toml").read_text())
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+
+def published(table: str) -> dict[str, Any]:
+    """Return what the paper prints in a table."""
+    return _printed()[table]
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Study:
     name: str
     title: str
     make_runs: Callable[[Size], Iterable[PaperRun]] = lambda size: ()
-    table: Callable[[], WorkedOut] | None = None
+    table: Callable[[], Rows] | None = None
     small_seeds: int = 1
     paper_seeds: int = 5
     chosen: tuple[str, ...] = ()

@@ -10,11 +10,19 @@ import torch
 from fedadmm.algorithms import FedADMM
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.seeds import stream
-from fedadmm.studies.paper.study import WorkedOut
+from fedadmm.studies.paper.study import Rows
 from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
-from fedadmm.studies.theory.instances import coins, lowest_value, random_quadratics, random_start
 from fedadmm.studies.theory.lemmas import Inequality, lemma_1, lemma_2, lemma_3
-from fedadmm.studies.theory.quadratics import EXACT, Quadratics, Tolerance, heterogeneous
+from fedadmm.studies.theory.quadratics import (
+    EXACT,
+    Quadratics,
+    Tolerance,
+    coins,
+    heterogeneous,
+    lowest_value,
+    random_quadratics,
+    random_start,
+)
 from fedadmm.studies.theory.walk import Path, walk
 
 NUM_PROBLEMS, NUM_DRAWS = 200, 20
@@ -61,7 +69,7 @@ def checked(seed: int, *, tolerance: Tolerance, kind: type[FedADMM] = FedADMM, r
     return Checks(path, lemmas(printed=True), lemmas(printed=False))
 
 
-def lemmas_table() -> WorkedOut:
+def lemmas_table() -> Rows:
     """Count where each lemma holds, with and without somebody new."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for seed in range(NUM_PROBLEMS):
@@ -81,9 +89,11 @@ def lemmas_table() -> WorkedOut:
                     row[0] += int(mask.sum())
                     row[1] += int((mask & ~printed[number].holds).sum())
                     row[2] += int((mask & ~holding[number].holds).sum())
-    columns = ("solves", "lemma", "checked", "violated as printed", "violated with the error of the start")
-    rows = ((solves, lemma, *(f"{n:,}" for n in row)) for (solves, lemma), row in sorted(counts.items()))
-    return WorkedOut(columns, tuple(rows))
+    columns = ("checked", "violated as printed", "violated with the error of the start")
+    return [
+        {"solves": solves, "lemma": lemma} | {column: f"{n:,}" for column, n in zip(columns, row, strict=True)}
+        for (solves, lemma), row in sorted(counts.items())
+    ]
 
 
 class Means(NamedTuple):
@@ -103,14 +113,7 @@ def means_over_draws(
     exact, rho = random_quadratics(seed)
     task, num_clients = solved_to(exact, lambda i, t: epsilon, seed=seed), len(exact.targets)
     theta = random_start(task, seed) if theta is None else theta
-    known = Assumptions(
-        rho=rho,
-        smoothness=task.smoothness,
-        p_min=p_min,
-        num_clients=num_clients,
-        lowest=lowest_value(task),
-        epsilon=epsilon,
-    )
+    known = Assumptions(rho, task.smoothness, p_min, num_clients, lowest_value(task), epsilon)
     rows = []
     for draw in range(NUM_DRAWS):
         draws = coins(num_clients, rounds=rounds, probability=p_min, seed=seed, draw=draw, after_everyone=True)
@@ -129,7 +132,7 @@ def means_over_draws(
     return Means(*torch.tensor(rows, dtype=torch.float64).mean(dim=0).tolist())
 
 
-def theorem_table() -> WorkedOut:
+def theorem_table() -> Rows:
     """Compare means with bounds over random problems, from random starts and from the minimiser."""
     rows = []
     for start in ("random", "the minimiser"):
@@ -144,10 +147,12 @@ def theorem_table() -> WorkedOut:
         }
         for claim, pairs in claims.items():
             ratios = np.array([mean / max(bound, 1e-300) for mean, bound in pairs])
-            shown = [f"{r:.2g}" if r < 1e6 else "unbounded" for r in (np.median(ratios), ratios.max())]
-            rows.append((start, claim, str(len(pairs)), str(int((ratios > 1).sum())), *shown))
-    columns = ("theta^0", "claim", "problems", "violated", "median of mean / bound", "largest")
-    return WorkedOut(columns, tuple(rows))
+            median, largest = (f"{r:.2g}" if r < 1e6 else "unbounded" for r in (np.median(ratios), ratios.max()))
+            rows.append(
+                {"theta^0": start, "claim": claim, "problems": str(len(pairs)), "violated": str((ratios > 1).sum())}
+                | {"median of mean / bound": median, "largest": largest}
+            )
+    return rows
 
 
 # Four clients with curvatures from 0.55 to 1 (L), each in a round with probability 1/2.
@@ -194,15 +199,17 @@ def thinning(rounds: int, *, power: float, turns: bool = False) -> list[list[int
     return draws
 
 
-def floor_table() -> WorkedOut:
+def floor_table() -> Rows:
     """Follow V^t for tolerances that stay and that shrink."""
     _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=0.5)
     rows = []
     for name, tolerance in FLOORS.items():
-        gaps, floor = gaps_of(tolerance, halves(400)) / LIMIT_CLIENTS, tolerance(0, 1)
-        bound = f"{c_3 * floor:.2g}" if name not in ("0", "1/t^2") else "0"
-        rows.append((name, *(_small(gaps[t - 10 : t].mean()) for t in (50, 100, 200, 400)), bound))
-    return WorkedOut(("epsilon", "V / m, t = 50", "100", "200", "400", "the theorem's floor, c_3 epsilon"), tuple(rows))
+        gaps = gaps_of(tolerance, halves(400)) / LIMIT_CLIENTS
+        bound = f"{c_3 * tolerance(0, 1):.2g}" if name not in ("0", "1/t^2") else "0"
+        columns = {"V / m, t = 50": 50, "100": 100, "200": 200, "400": 400}
+        means = {column: _small(gaps[t - 10 : t].mean()) for column, t in columns.items()}
+        rows.append({"epsilon": name, **means, "the theorem's floor, c_3 epsilon": bound})
+    return rows
 
 
 def _small(gap: torch.Tensor) -> str:
@@ -210,7 +217,7 @@ def _small(gap: torch.Tensor) -> str:
     return f"{float(gap):.1e}" if gap > 1e-15 else "under 1e-15"
 
 
-def remark_table() -> WorkedOut:
+def remark_table() -> Rows:
     """Follow V^t where clients take part more and more seldom."""
     rules = {
         "1/sqrt t": thinning(8000, power=0.5),
@@ -221,5 +228,7 @@ def remark_table() -> WorkedOut:
     for name, draws in rules.items():
         gaps = gaps_of(EXACT, draws) / LIMIT_CLIENTS
         visits = sum(map(len, draws)) / LIMIT_CLIENTS
-        rows.append((name, f"{visits:.0f}", *(_small(gaps[t]) for t in (0, 500, 2000, 8000))))
-    return WorkedOut(("p_i^t", "visits a client", "V / m, t = 0", "500", "2,000", "8,000"), tuple(rows))
+        columns = {"V / m, t = 0": 0, "500": 500, "2,000": 2000, "8,000": 8000}
+        at = {column: _small(gaps[t]) for column, t in columns.items()}
+        rows.append({"p_i^t": name, "visits a client": f"{visits:.0f}", **at})
+    return rows
