@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fedadmm.core.algorithm import AnyAlgorithm, Message
 from fedadmm.core.delivery import NONE, Collection, Journal, LateError, Reply, Request, answered, settled
 from fedadmm.core.errors import InputError
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ServerCheckpoint, run_round, visit_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ServerCheckpoint, run_client, run_round
 from worlds import NUM_CLIENTS, World
 
 
@@ -32,7 +32,7 @@ class Disk:
 class Checkpoint(NamedTuple):
     """What the server has on its disk."""
 
-    progress: ServerCheckpoint
+    checkpoint: ServerCheckpoint
     books: dict[int, int]
     history: tuple[tuple[int, ...], ...]  # the clients that each round applied
 
@@ -52,16 +52,16 @@ class Federation:
     def open_round(self, clients: Iterable[int]) -> list[Mail]:
         """Begin a round under a number that was never used, and return its requests."""
         self._number += 1
-        progress, books, history = self.server
+        checkpoint, books, history = self.server
         clients = sorted(clients)
         self._collection = Collection(self._number, clients=clients)
-        download = self._algorithm.download(progress.server)
+        download = self._algorithm.download(checkpoint.server)
         return [
             Mail(
                 Request(client, self._number, books.get(client, NONE)),
-                progress.round + 1,
+                checkpoint.round + 1,
                 download,
-                progress.buffers,
+                checkpoint.buffers,
                 max((round for round, applied in enumerate(history, start=1) if client in applied), default=None),
             )
             for client in clients
@@ -80,7 +80,7 @@ class Federation:
             return []
         state = disk.states.get(journal.acknowledged)
         assignment = Assignment(client, mail.round, 1, last_round=mail.last_round)
-        visit, new = visit_client(
+        visit, new = run_client(
             self._algorithm,
             mail.download,
             assignment,
@@ -95,15 +95,15 @@ class Federation:
     def close_round(self, arrived: Iterable[tuple[Reply, ClientResult]]) -> None:
         """Apply the replies that count, and write the checkpoint."""
         visits = [visit for reply, visit in arrived if self._collection.counts(reply)]
-        progress, tally = run_round(
+        checkpoint, summary = run_round(
             self._algorithm,
-            self.server.progress,
+            self.server.checkpoint,
             sorted(visits, key=lambda visit: visit.client),
             weight=lambda client: 1.0,
             registered=float(NUM_CLIENTS),
         )
-        books = self.server.books | dict.fromkeys(tally.clients, self._number)
-        self.server = Checkpoint(progress, books, (*self.server.history, tally.clients))
+        books = self.server.books | dict.fromkeys(summary.clients, self._number)
+        self.server = Checkpoint(checkpoint, books, (*self.server.history, summary.clients))
         self.checkpoints.append(self.server)
 
     def restore_server(self, rounds_back: int) -> None:

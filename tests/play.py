@@ -28,7 +28,7 @@ class Play:
     ) -> None:
         self.algorithm, self.num_clients = algorithm, num_clients
         self.weights = [1.0] * num_clients if weights is None else [float(weight) for weight in weights]
-        self.progress = ServerCheckpoint(0, algorithm.init_server(theta), buffers, 0.0)
+        self.checkpoint = ServerCheckpoint(0, algorithm.init_server(theta), buffers, 0.0)
         self.store = MemoryStore()
         self.engine = SerialEngine(algorithm, task, self.store, initial=theta)
 
@@ -36,31 +36,31 @@ class Play:
         """Begin in the middle: after `round` rounds, with this server and these client states."""
         for client, state in states.items():
             self.store.stage(round, client, state)
-        self.progress = ServerCheckpoint(round, server, self.progress.buffers, seen)
-        self.store.commit(self.progress, clients=list(states), record={})
+        self.checkpoint = ServerCheckpoint(round, server, self.checkpoint.buffers, seen)
+        self.store.commit(self.checkpoint, clients=list(states), record={})
         return self
 
     def visits(self, clients: Iterable[int]) -> list[ClientResult]:
         """Run the clients of the next round in the order given, and return their answers in rising order."""
-        number = self.progress.round + 1
+        number = self.checkpoint.round + 1
         visits = self.engine.run(
-            self.algorithm.download(self.progress.server),
-            buffers=self.progress.buffers,
+            self.algorithm.download(self.checkpoint.server),
+            buffers=self.checkpoint.buffers,
             assignments=[Assignment(client, number, 1, last_round=self.store.round_of(client)) for client in clients],
         )
         return sorted(visits, key=lambda visit: visit.client)
 
     def round(self, clients: Iterable[int]) -> RoundSummary:
         """Play one round and commit it."""
-        self.progress, tally = run_round(
+        self.checkpoint, summary = run_round(
             self.algorithm,
-            self.progress,
+            self.checkpoint,
             self.visits(clients),
             weight=self.weights.__getitem__,
             registered=sum(self.weights),
         )
-        self.store.commit(self.progress, clients=tally.clients, record={})
-        return tally
+        self.store.commit(self.checkpoint, clients=summary.clients, record={})
+        return summary
 
     def rounds(self, rounds: Iterable[Iterable[int]]) -> "Play":
         """Play one round for each set of clients."""
@@ -71,7 +71,7 @@ class Play:
     @property
     def theta(self) -> Vector:
         """The server's model."""
-        theta: Vector = self.progress.server.theta
+        theta: Vector = self.checkpoint.server.theta
         return theta
 
     @property

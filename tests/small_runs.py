@@ -38,4 +38,4 @@ def outcome(simulation: Simulation, *, rounds: int) -> Any:
     simulation.close()
     records = [{**record.to_json(), "seconds": 0} for record in simulation.history]
     states = {client: simulation._store.get(client) for client in simulation._store}
-    return tuple(simulation.progress), states, records
+    return tuple(simulation.checkpoint), states, records

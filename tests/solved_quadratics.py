@@ -51,9 +51,9 @@ class SolvedProblem(QuadraticProblem):
         self._epsilon = point.epsilon
         return Solution(point.w, max(1, objective.calls - 1))
 
-    def effort(self) -> ClientStats:
+    def stats(self) -> ClientStats:
         """Return what was done; a step is a gradient here."""
-        return super().effort()._replace(epsilon=self._epsilon)
+        return super().stats()._replace(epsilon=self._epsilon)
 
     def _f(self, w: Vector) -> tuple[float, Vector]:
         gradient = self.gradient(w)

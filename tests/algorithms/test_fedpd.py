@@ -38,12 +38,12 @@ def test_in_silence_a_client_goes_on_from_its_own_centre() -> None:
     play.given(server=fedpd.Server(50 * v), states={0: fedpd.Client(0 * v, -1 * v, v)}, round=0)
     for number, expected in ((1, (2.0, 1.0, 2.5)), (2, (7 / 3, 2 / 3, 8 / 3))):
         (visit,) = play.engine.run(
-            play.progress.server,
-            buffers=play.progress.buffers,
+            play.checkpoint.server,
+            buffers=play.checkpoint.buffers,
             assignments=[Assignment(0, number, 1, hears=False, sends=False)],
         )
         assert visit.silent
-        play.store.commit(play.progress._replace(round=number), clients=[0], record={})
+        play.store.commit(play.checkpoint._replace(round=number), clients=[0], record={})
         assert tuple(map(float, play.states[0])) == pytest.approx(expected)
 
 
@@ -72,7 +72,7 @@ def test_the_run_is_the_papers_algorithm() -> None:
         assert [a.client for a in assignments] == list(range(8))
         assert sum(a.sends for a in assignments) == (0 if silent else SELECTED)
         for a in assignments:
-            i, problem = a.client, simulation.task.problem(a, buffers=simulation.progress.buffers)
+            i, problem = a.client, simulation.task.problem(a, buffers=simulation.checkpoint.buffers)
             w[i] = problem.solve(start=w[i], dual=y[i], rho=rho, centre=x0[i]).w
             y[i] = y[i] + rho * (w[i] - x0[i])
             x0[i] = w[i] + y[i] / rho
@@ -128,7 +128,7 @@ def test_so_are_actors(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("engine", ["serial", "stacked"])
 def test_a_message_is_lost_only_where_it_was_sent_and_its_client_goes_on_alone(engine: str) -> None:
     faults = Faults(lose_requests=0.2, lose_replies=0.3, duplicate=0.3, delay=0.2)
-    progress, states, records = outcome(_run(faults=faults, engine=engine), rounds=ROUNDS)
+    checkpoint, states, records = outcome(_run(faults=faults, engine=engine), rounds=ROUNDS)
     assert [bool(record.get("lost")) for record in records] == [not silent for silent in SILENT]
     for record in records:
         assert set(record.get("lost", ())) <= set(record["silent"])
@@ -136,9 +136,9 @@ def test_a_message_is_lost_only_where_it_was_sent_and_its_client_goes_on_alone(e
     lossless = _run(engine=engine, participation=lambda number, generator, devices: records[number - 1]["clients"])
     expected = outcome(lossless, rounds=ROUNDS)
     if engine == "serial":
-        assert identical((progress, states), expected[:2])
+        assert identical((checkpoint, states), expected[:2])
     else:  # with faults uploads are summed one by one
-        _near((progress, states, [{**r, "lost": ()} for r in records]), expected)
+        _near((checkpoint, states, [{**r, "lost": ()} for r in records]), expected)
 
 
 def test_a_run_that_stopped_in_silence_goes_on(tmp_path: Path) -> None:

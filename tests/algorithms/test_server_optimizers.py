@@ -30,7 +30,7 @@ def _play(algorithm: Any) -> Play:
 def test_what_is_added_to_theta_does_not_depend_on_theta(name: str) -> None:
     method = METHODS[name]
     play = _play(method).rounds(WHO[:2])
-    server, visits = play.progress.server, play.visits([1, 2])
+    server, visits = play.checkpoint.server, play.visits([1, 2])
     ends = [
         method.server_update(server._replace(theta=theta), visits[0].upload, TURNOUT).theta - theta
         for theta in (torch.zeros(3).double(), torch.tensor([1.0, -20.0, 3.0]).double())
@@ -67,7 +67,7 @@ def test_five_rounds_are_algorithm_2s(kind: Any) -> None:
         x = x + eta * m / (np.sqrt(v) + tau)
     assert len(steps) == len(WHO)
     np.testing.assert_allclose(play.theta.numpy(), x, rtol=1e-12)
-    np.testing.assert_allclose(play.progress.server.m.numpy(), -m, rtol=1e-12)
+    np.testing.assert_allclose(play.checkpoint.server.m.numpy(), -m, rtol=1e-12)
 
 
 def test_momentum_adds_up() -> None:
@@ -112,7 +112,7 @@ def test_what_an_optimizer_remembers_survives_on_disk(tmp_path: Path) -> None:
     outcome(stopped, rounds=2)
     stopped._store.close()
     resumed = simulation_of(method, engine="serial", folder=tmp_path / "state")
-    assert bool(resumed.progress.server.m.any())
+    assert bool(resumed.checkpoint.server.m.any())
     assert identical(outcome(resumed, rounds=2), whole)
 
 

@@ -122,8 +122,8 @@ def test_only_scaffold_and_fednova_have_no_room_for_momentum_and_weight_decay() 
 def test_the_cost_of_a_round_is_the_size_of_its_messages(name: str, up: float, down: float) -> None:
     d, num_active = 6, 3
     play = Play(ALGORITHMS[name](), heterogeneous(5, d), torch.zeros(d).double(), num_clients=5)
-    tally = play.round([0, 2, 4])
-    assert (tally.bytes_up, tally.bytes_down) == (8 * d * num_active * up, 8 * d * num_active * down)
+    summary = play.round([0, 2, 4])
+    assert (summary.bytes_up, summary.bytes_down) == (8 * d * num_active * up, 8 * d * num_active * down)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values())

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
+import fedadmm
 from fedadmm import Experiment, InputError
 from fedadmm.core.names import import_named
 from fedadmm.core.renamed import MODULES, moved_module
@@ -72,3 +73,8 @@ def test_a_module_that_never_was_has_not_moved():
 def test_an_algorithm_that_was_renamed_is_refused_with_its_new_name():
     with pytest.raises(InputError, match="sitting_out is now called randomised_server; change the name"):
         Experiment(algorithm={"name": "sitting_out"})
+
+
+def test_the_old_name_of_a_simulations_checkpoint_is_refused_with_the_new_one() -> None:
+    with pytest.raises(InputError, match=r"simulation\.progress is now called simulation\.checkpoint"):
+        _ = fedadmm.Simulation.__new__(fedadmm.Simulation).progress

@@ -6,8 +6,8 @@ from quadratics import NO_BUFFERS
 
 def test_the_spread_is_over_the_clients_that_were_measured_and_steps_over_all() -> None:
     known = [(3, 0.5), (7, None), (1, 0.1), (2, 0.3), (9, 0.2)]
-    efforts = [ClientStats(steps, 10, 0.0, NO_BUFFERS, epsilon) for steps, epsilon in known]
-    assert achieved(efforts) == {
+    stats = [ClientStats(steps, 10, 0.0, NO_BUFFERS, epsilon) for steps, epsilon in known]
+    assert achieved(stats) == {
         "epsilon_min": 0.1,
         "epsilon_median": 0.25,
         "epsilon_max": 0.5,

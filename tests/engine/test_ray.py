@@ -86,24 +86,24 @@ def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayH
     ours = ray_run(method)
     initial, weight = ours.theta.clone(), ours.weights
     for number in range(1, 11):
-        before, beside = ours.progress, Beside(ours._store)
+        before, beside = ours.checkpoint, Beside(ours._store)
         serial = SerialEngine(method, ours.task, beside, initial=initial)
         assigned = ours.assignments(number)
         visits = list(serial.run(method.download(before.server), buffers=before.buffers, assignments=assigned))
-        expected, tally = run_round(method, before, visits, weight=weight, registered=weight.total)
+        expected, summary = run_round(method, before, visits, weight=weight, registered=weight.total)
         record = ours.advance()
 
         assert identical({client: ours._store.get(client) for client in beside.staged}, beside.staged)
-        same = {key: value for key, value in tally._asdict().items() if key != "achieved"}
+        same = {key: value for key, value in summary._asdict().items() if key != "achieved"}
         assert {key: getattr(record, key) for key in same} == same
-        assert tally.achieved == {}
+        assert summary.achieved == {}
         (serial_mean, serial_turnout), (mean, turnout) = method.given[-2:]
         assert turnout == serial_turnout
         size = mean_of((tuple(map(abs, visit.upload)) for visit in visits), assigned, weight)
         assert within(BOUND, mean, serial_mean, size)
-        size = mean_of(((visit.effort.buffers.floats.abs(),) for visit in visits), assigned, weight)
-        assert within(BOUND, ours.progress.buffers[:1], expected.buffers[:1], size)
-        assert torch.equal(ours.progress.buffers.integers, expected.buffers.integers)
+        size = mean_of(((visit.stats.buffers.floats.abs(),) for visit in visits), assigned, weight)
+        assert within(BOUND, ours.checkpoint.buffers[:1], expected.buffers[:1], size)
+        assert torch.equal(ours.checkpoint.buffers.integers, expected.buffers.integers)
 
 
 @pytest.mark.parametrize("num_shares", [2, 3, 31, 500])
@@ -170,7 +170,7 @@ def test_an_evaluation_that_actors_share_is_the_serial_one(here: RayHere, monkey
     monkeypatch.setattr("fedadmm.training.evaluation.BATCH", 1)  # a part for each of the 20 test examples
     ours, serial = (simulation_of(FedADMM(), engine=engine) for engine in ("ray", "serial"))
     assert ours.task.num_parts == 20
-    server, buffers = ours.progress.server, ours.progress.buffers
+    server, buffers = ours.checkpoint.server, ours.checkpoint.buffers
     scores = [run._engine.evaluate(server, buffers=buffers) for run in (ours, serial)]
     assert scores[0] == scores[1]
 
@@ -184,8 +184,8 @@ def test_a_refused_client_leaves_no_trace(poisoned: tuple[int, ...], here: RayHe
     everybody = ray_run(FedADMM(), data=data, participation=1.0)
     others = [client for client in range(8) if client not in poisoned]
     without = ray_run(FedADMM(), data=data, participation=lambda *_: others)
-    progress, states, records = outcome(everybody, rounds=3)
-    assert identical((progress, states), outcome(without, rounds=3)[:2])
+    checkpoint, states, records = outcome(everybody, rounds=3)
+    assert identical((checkpoint, states), outcome(without, rounds=3)[:2])
     assert [tuple(record["refused"]) for record in records] == [poisoned] * 3
     # Eight clients were sent the model and answered.
     (one,) = {record.bytes_up // len(others) for record in without.history}

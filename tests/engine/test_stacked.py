@@ -219,8 +219,8 @@ def test_each_client_answers_as_it_does_alone_in_the_order_asked(method: Any, li
     uploads = {visit.client: visit.upload[0] for visit in serial}
     for right, ours in zip(serial, stacked, strict=True):
         assert (ours.client, ours.first_visit, ours.finite) == (right.client, True, True)
-        assert ours.effort[:2] == right.effort[:2]  # steps and gradients, to the number
-        assert ours.effort.loss == pytest.approx(right.effort.loss, rel=1e-5)
+        assert ours.stats[:2] == right.stats[:2]  # steps and gradients, to the number
+        assert ours.stats.loss == pytest.approx(right.stats.loss, rel=1e-5)
         if ours.mean_of:
             mean = sum(weight_of(c) * uploads[c] for c in ours.mean_of) / sum(map(weight_of, ours.mean_of))
             torch.testing.assert_close(ours.upload[0], mean, rtol=1e-4, atol=1e-6)
@@ -248,7 +248,7 @@ def test_a_state_in_memory_does_not_keep_the_stack_that_it_was_a_row_of() -> Non
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedadmm, seen, rho rising"])
 def test_the_same_run_twice_gives_the_same_bytes(name: str) -> None:
     one, other = (advanced(simulation(ON_NETWORKS[name], "stacked"), 4) for _ in range(2))
-    assert identical(tuple(one.progress), tuple(other.progress))
+    assert identical(tuple(one.checkpoint), tuple(other.checkpoint))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedadmm, seen, rho rising", "feddyn"])
@@ -260,10 +260,10 @@ def test_a_refused_client_of_a_stack_was_not_selected(name: str) -> None:
     )
     before = refusing._store.get(sick)
     data.client(sick).inputs.fill_(torch.nan)
-    tally, expected = refusing.advance(), without.advance()
-    assert (tally.clients, tally.refused) == (expected.clients, (sick,))
+    summary, expected = refusing.advance(), without.advance()
+    assert (summary.clients, summary.refused) == (expected.clients, (sick,))
     assert identical(refusing._store.get(sick), before)
-    assert refusing.progress.seen == without.progress.seen
+    assert refusing.checkpoint.seen == without.checkpoint.seen
     torch.testing.assert_close(refusing.theta, without.theta, rtol=1e-5, atol=1e-6)
     for client in without._store:
         torch.testing.assert_close(

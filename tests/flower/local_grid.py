@@ -126,7 +126,7 @@ def assert_books_agree(strategy: AlgorithmStrategy, config: dict[str, Any], stat
     """Compare with the serial simulation of the history that was applied: theta, buffers and every client's state."""
     records = strategy._folder.records()
     simulation = simulated(config, history=[record.clients for record in records])
-    assert identical(tuple(strategy.checkpoint), tuple(simulation.progress))
+    assert identical(tuple(strategy.checkpoint), tuple(simulation.checkpoint))
     for client in range(config["num-clients"]):
         assert identical(state_on_disk(strategy, client, state_dir(client)), simulation._store.get(client))
 

@@ -265,8 +265,8 @@ def test_one_round_is_as_worked_out_by_hand(name: str) -> None:
     play.round([0, 1])
     for client, after in enumerate(hand.states_after):
         assert _near(play.states[client], after)
-    assert _near(play.progress.server, hand.server_after)
-    assert (play.progress.round, play.progress.seen) == (hand.round, 3.0)
+    assert _near(play.checkpoint.server, hand.server_after)
+    assert (play.checkpoint.round, play.checkpoint.seen) == (hand.round, 3.0)
 
 
 def test_every_algorithm_has_a_round_by_hand() -> None:
@@ -303,6 +303,6 @@ def test_the_stiffness_of_the_first_round_is_what_holds_the_solver_back_beside_r
         assert visit.upload.stiffness == pytest.approx(expected, abs=1e-14)
         play.round([1])
         share = 0.5 if isinstance(algorithm, FedDynAuto) else 1.0  # FedDyn takes half while all are new
-        assert play.progress.server.rho == pytest.approx(share * expected, abs=1e-14)
+        assert play.checkpoint.server.rho == pytest.approx(share * expected, abs=1e-14)
         (visit,) = play.visits([1])
         assert visit.upload.stiffness == 0.0  # measured once

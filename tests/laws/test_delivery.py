@@ -53,7 +53,7 @@ def assert_lossless(federation: Federation, method: Algorithm, world: World, *, 
     """Compare with the lossless run in which the clients whose replies did not count were not selected."""
     assert all(len(set(applied)) == len(applied) for applied in federation.server.history)
     reference = world.play(method).rounds(federation.server.history)
-    assert identical(tuple(federation.server.progress), tuple(reference.progress))
+    assert identical(tuple(federation.server.checkpoint), tuple(reference.checkpoint))
     for client in range(NUM_CLIENTS):
         try:
             assert identical(federation.state(client), reference.states.get(client))

@@ -59,7 +59,7 @@ def test_a_state_changes_when_its_client_takes_part_and_the_books_balance(name: 
             assert identical(states[client], before[client])
         before = copy.deepcopy(states)
         invariant = invariant_of(
-            ON_NETWORKS[name], run.progress.server, initial=initial, registered=float(weights.sum())
+            ON_NETWORKS[name], run.checkpoint.server, initial=initial, registered=float(weights.sum())
         )
         if invariant is not None:
             kept = [(float(weights[client]), state) for client, state in states.items()]

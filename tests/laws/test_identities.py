@@ -27,15 +27,15 @@ def test_fedadmm_with_y_at_0_from_theta_solves_fedproxs_problem(world: World) ->
     algorithm, prox = FedADMM(rho=0.5, start="global"), FedProx(rho=0.5)
     play = world.play(algorithm)
     for clients in ROUNDS:
-        ours = world.play(prox).given(server=prox.init_server(play.theta), states={}, round=play.progress.round)
+        ours = world.play(prox).given(server=prox.init_server(play.theta), states={}, round=play.checkpoint.round)
         steps = [visit.upload.step for visit in ours.visits(clients)]
         theta = play.theta
         play.round(clients)
         for client, step in zip(clients, steps, strict=True):
             torch.testing.assert_close(play.states[client].w - theta, step, rtol=1e-6, atol=1e-7)
         at_zero = {i: state._replace(y=torch.zeros_like(state.y)) for i, state in play.states.items()}
-        progress = play.progress
-        play.given(server=progress.server, states=at_zero, round=progress.round, seen=progress.seen)
+        checkpoint = play.checkpoint
+        play.given(server=checkpoint.server, states=at_zero, round=checkpoint.round, seen=checkpoint.seen)
 
 
 def test_the_local_problem_without_dual_and_penalty_is_fedavgs(world: World) -> None:
@@ -60,7 +60,7 @@ def test_fedadmms_first_model_tends_to_fedavgs_as_rho_vanishes(world: World) -> 
 
 def test_fedprox_without_penalty_is_fedavg(world: World) -> None:
     prox, avg = (world.play(algorithm).rounds(ROUNDS) for algorithm in (FedProx(rho=0.0), FedAvg()))
-    assert identical(tuple(prox.progress), tuple(avg.progress))
+    assert identical(tuple(prox.checkpoint), tuple(avg.checkpoint))
 
 
 @pytest.mark.parametrize("local", [{}, {"momentum": 0.5}, {"weight_decay": 0.01}], ids=str)
@@ -137,4 +137,4 @@ def test_algorithm_1s_message_is_2_w_minus_own_old_w_minus_theta(world: World) -
 def test_feddyn_over_all_and_over_seen_agree_once_all_are_seen(world: World) -> None:
     everyone = [range(5), [0, 2], [1, 3, 4]]
     over_all, over_seen = (world.play(FedDyn(over=over)).rounds(everyone) for over in ("all", "seen"))
-    assert identical(tuple(over_all.progress), tuple(over_seen.progress))
+    assert identical(tuple(over_all.checkpoint), tuple(over_seen.checkpoint))

@@ -72,7 +72,7 @@ def test_the_mean_of_all_c_i_is_c(rounds: list[set[int]], weights: tuple[int, ..
         play.round(sorted(clients))
         c_i = {client: torch.zeros(3, dtype=torch.float64) for client in range(NUM_CLIENTS)}
         c_i |= {client: state.c_i for client, state in play.states.items()}
-        torch.testing.assert_close(play.progress.server.c, _weighted_mean(play, c_i, c_i), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(play.checkpoint.server.c, _weighted_mean(play, c_i, c_i), rtol=1e-12, atol=1e-12)
 
 
 @given(rounds=who, weights=weightings, rho=rates, over=st.sampled_from(["all", "seen"]))
@@ -85,7 +85,7 @@ def test_y_sum_is_the_weighted_sum_of_all_y(
         total = sum(
             (play.weights[i] * state.y for i, state in play.states.items()), start=torch.zeros(3, dtype=torch.float64)
         )
-        torch.testing.assert_close(play.progress.server.y_sum, total, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(play.checkpoint.server.y_sum, total, rtol=1e-12, atol=1e-12)
 
 
 @given(rounds=who, weights=weightings)
@@ -93,7 +93,7 @@ def test_seen_is_the_weight_of_the_clients_with_a_state(
     rounds: list[set[int]], weights: tuple[int, ...] | None
 ) -> None:
     play = _play(Scaffold(), weights).rounds(map(sorted, rounds))
-    assert play.progress.seen == sum(play.weights[client] for client in play.store)
+    assert play.checkpoint.seen == sum(play.weights[client] for client in play.store)
 
 
 @pytest.mark.parametrize("newcomer", ["initial", "current"])
@@ -110,7 +110,7 @@ def test_a_constant_eta_keeps_no_such_invariant(newcomer: str) -> None:
 def _imbalance(play: Play, method: Algorithm, initial: Vector) -> float | None:
     """Return how far the invariant that a method itself declares is from holding."""
     registered = sum(play.weights)
-    invariant = invariant_of(method, play.progress.server, initial=initial, registered=registered)
+    invariant = invariant_of(method, play.checkpoint.server, initial=initial, registered=registered)
     states = [(play.weights[client], state) for client, state in play.states.items()]
     return None if invariant is None else imbalance(invariant, states, registered=registered)
 
@@ -142,6 +142,6 @@ def test_a_state_that_was_kept_though_its_update_was_lost_breaks_the_invariant(n
     play = world.play(METHODS[name]).rounds([[1, 3], [0, 3, 4]])
     ahead = world.play(METHODS[name]).rounds([[1, 3], [0, 3, 4], [1]])
     play.given(
-        server=play.progress.server, states={1: ahead.states[1]}, round=2, seen=play.progress.seen
+        server=play.checkpoint.server, states={1: ahead.states[1]}, round=2, seen=play.checkpoint.seen
     )  # client 1 came again, and the server does not know
     assert (_imbalance(play, METHODS[name], world.theta) or 0.0) > 1e-3

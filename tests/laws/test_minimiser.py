@@ -130,7 +130,7 @@ def test_auto_is_told_no_unit() -> None:
         clients = Quadratics(unit * clients.hessians, clients.targets, num_steps=3, learning_rate=0.3 / unit)
         play = Play(FedADMMAuto(), clients, torch.zeros_like(OPTIMUM), num_clients=NUM_CLIENTS)
         play.rounds(FIFTH[:30])
-        paths.append((play.theta, play.progress.server.rho / unit))
+        paths.append((play.theta, play.checkpoint.server.rho / unit))
     torch.testing.assert_close(paths[0][0], paths[1][0])
     assert paths[0][1] == pytest.approx(paths[1][1])
 
@@ -140,7 +140,7 @@ def test_theta_runs_ahead_of_the_mean_u_and_returns_to_it() -> None:
     leads = []
     for first in range(0, 150, 10):
         play.rounds(FIFTH[first : first + 10])
-        server = play.progress.server
+        server = play.checkpoint.server
         mean = sum(s.rho * s.w + s.y for s in play.states.values()) / sum(s.rho for s in play.states.values())
         torch.testing.assert_close(server.z_sum / server.rho_sum, mean, rtol=1e-10, atol=1e-10)
         leads.append(float((server.theta - mean).norm()))

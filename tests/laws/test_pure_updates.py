@@ -42,21 +42,21 @@ def test_every_choice_of_every_algorithm_is_under_the_laws(name: str) -> None:
 def test_client_update_leaves_its_inputs_bit_identical(method: Algorithm, world: World) -> None:
     play = world.play(method).rounds(TWO_ROUNDS)
     for client, state in play.states.items():
-        download = method.download(play.progress.server)
-        before = copied(download), copied(state), copied(play.progress.buffers)
-        problem = world.task.problem(Assignment(client, 3, 1), buffers=play.progress.buffers)
+        download = method.download(play.checkpoint.server)
+        before = copied(download), copied(state), copied(play.checkpoint.buffers)
+        problem = world.task.problem(Assignment(client, 3, 1), buffers=play.checkpoint.buffers)
         method.client_update(download, state, problem)
-        assert identical(before, (tuple(download), tuple(state), tuple(play.progress.buffers)))
+        assert identical(before, (tuple(download), tuple(state), tuple(play.checkpoint.buffers)))
 
 
 def test_server_update_leaves_its_inputs_bit_identical(method: Algorithm, world: World) -> None:
     play = world.play(method).rounds(TWO_ROUNDS)
-    progress = play.progress
-    before = copied(progress.server), copied(progress.buffers)
+    checkpoint = play.checkpoint
+    before = copied(checkpoint.server), copied(checkpoint.buffers)
     visits = play.visits([1, 2, 4])
     uploads = [copied(visit.upload) for visit in visits]
     play.round([1, 2, 4])
-    assert identical(before, (tuple(progress.server), tuple(progress.buffers)))
+    assert identical(before, (tuple(checkpoint.server), tuple(checkpoint.buffers)))
     assert identical(uploads, [tuple(visit.upload) for visit in visits])
 
 
@@ -80,7 +80,7 @@ def _silent_fields(method: Algorithm, world: World, *, of: str, problem: Any = l
         assigned = Assignment(0, 3, 1)
         return method.client_update(server, state, play.engine._task.problem(assigned, buffers=world.buffers))[0]
 
-    server, state = method.download(play.progress.server), play.states[0]
+    server, state = method.download(play.checkpoint.server), play.states[0]
     skipping = trait(method, SkipsCommunication) if of == "download" else None
     receive = (lambda server, state: state) if skipping is None else skipping.receive
     assert all(bool(torch.as_tensor(field).any()) for field in state), "a law of zeros says nothing"
@@ -146,7 +146,7 @@ def test_the_solution_itself_moves_with_the_correction(world: World, name: str) 
         upload, after = method.client_update(server, state, problem)
         return upload.step if name == "scaffold" else after.w
 
-    server, state = play.progress.server, play.states[0]
+    server, state = play.checkpoint.server, play.states[0]
     usual = solution(server, state)
     if name == "scaffold":
         other = solution(server._replace(c=_perturbed(server.c)), state)

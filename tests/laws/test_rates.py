@@ -23,7 +23,7 @@ def _third_round(algorithm: Algorithm, *, after: Algorithm) -> Play:
     """Play two rounds with one algorithm, and a third with another."""
     world = quadratic_world()
     first = world.play(after).rounds([[0, 1, 3], [0, 2, 3]])
-    _, server, _, seen = first.progress
+    _, server, _, seen = first.checkpoint
     return world.play(algorithm).given(server=server, states=first.states, round=2, seen=seen).rounds([[0, 1, 4]])
 
 
@@ -38,9 +38,9 @@ def test_a_schedule_is_its_number_of_the_round(name: str, rate: str) -> None:
         "risen in round 3": _third_round(risen, after=small),
     }
     for same, as_number in (("rising in round 4", "small"), ("risen in round 3", "large")):
-        assert identical(tuple(third[same].progress), tuple(third[as_number].progress))
+        assert identical(tuple(third[same].checkpoint), tuple(third[as_number].checkpoint))
         assert identical(third[same].states, third[as_number].states)
-    assert not identical(tuple(third["small"].progress), tuple(third["large"].progress))
+    assert not identical(tuple(third["small"].checkpoint), tuple(third["large"].checkpoint))
 
 
 def test_every_algorithm_but_three_has_a_rate() -> None:

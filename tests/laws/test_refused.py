@@ -20,27 +20,27 @@ def test_a_refused_client_was_not_selected(method: Algorithm, world: World, bad:
     refusing, without = (world.play(method, weights=WEIGHTS).rounds(BEFORE) for _ in range(2))
     world.poison(bad)
     everyone, others = [0, 1, 2, 4], [client for client in (0, 1, 2, 4) if client != bad]
-    tally = refusing.round(everyone)
+    summary = refusing.round(everyone)
     expected = without.round(others)
-    assert (tally.clients, tally.refused) == (tuple(others), (bad,))
-    assert tally.bytes_down == expected.bytes_down * len(everyone) // len(others)  # it did travel
+    assert (summary.clients, summary.refused) == (tuple(others), (bad,))
+    assert summary.bytes_down == expected.bytes_down * len(everyone) // len(others)  # it did travel
     # Nothing of it is left: theta, buffers, seen and all states are the same to the bit.
-    assert identical(tuple(refusing.progress), tuple(without.progress))
+    assert identical(tuple(refusing.checkpoint), tuple(without.checkpoint))
     assert identical(refusing.states, without.states)
 
 
 def test_when_all_are_refused_only_the_round_counts(method: Algorithm, world: World) -> None:
     play = world.play(method).rounds(BEFORE)
-    before, states = play.progress, dict(play.states)
+    before, states = play.checkpoint, dict(play.states)
     world.poison(2)
     world.poison(4)
     assert play.round([2, 4]).refused == (2, 4)
-    assert identical(tuple(play.progress), (2, *tuple(before)[1:]))
+    assert identical(tuple(play.checkpoint), (2, *tuple(before)[1:]))
     assert identical(play.states, states)
 
 
 def test_the_loss_of_a_round_is_the_mean_over_its_applied_clients() -> None:
-    # BUG in core/round.py: `efforts` holds the refused clients too, so one NaN makes the round's loss NaN.
+    # BUG in core/round.py: `stats` holds the refused clients too, so one NaN makes the round's loss NaN.
     world = network_world()
     expected = world.play(FedAvg()).round([0, 1]).client_loss
     world.poison(2)

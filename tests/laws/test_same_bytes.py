@@ -40,12 +40,12 @@ def _advance(simulation: Simulation, rounds: int) -> Simulation:
 def _outcome(simulation: Simulation) -> Any:
     records = [{**record.to_json(), "seconds": 0} for record in simulation.history]
     states = {client: simulation._store.get(client) for client in simulation._store}
-    return tuple(simulation.progress), states, records
+    return tuple(simulation.checkpoint), states, records
 
 
 def test_the_same_rounds_twice_give_the_same_bytes(method: Algorithm, world: World) -> None:
     one, other = (world.play(method).rounds(ROUNDS) for _ in range(2))
-    assert identical(tuple(one.progress), tuple(other.progress))
+    assert identical(tuple(one.checkpoint), tuple(other.checkpoint))
     assert identical(one.states, other.states)
 
 
@@ -64,7 +64,7 @@ def test_a_round_that_was_not_committed_leaves_no_trace(method: Algorithm, world
     play.visits([0, 2, 3])  # killed before its commit
     assert identical(play.states, before)
     assert identical(play.round([1, 2, 4]), twin.round([1, 2, 4]))
-    assert identical(tuple(play.progress), tuple(twin.progress))
+    assert identical(tuple(play.checkpoint), tuple(twin.checkpoint))
     assert identical(play.states, twin.states)
 
 

@@ -38,7 +38,7 @@ def test_what_a_client_returned_is_what_it_is_given_next(method: Algorithm, worl
 def test_the_order_in_which_clients_run_does_not_matter(method: Algorithm, world: World) -> None:
     rising = world.play(method).rounds(ROUNDS)
     mixed = world.play(method).rounds([*clients[:0:-1], clients[0]] for clients in ROUNDS)
-    assert identical(tuple(rising.progress), tuple(mixed.progress))
+    assert identical(tuple(rising.checkpoint), tuple(mixed.checkpoint))
     assert identical(rising.states, mixed.states)
 
 
@@ -46,7 +46,7 @@ def test_clients_do_not_share_memory(method: Algorithm, world: World) -> None:
     # Two vectors that share memory would be one dual for two clients (as in FL-bench's FedADMM).
     play = world.play(method).rounds(ROUNDS)
     owners = {client: {t.data_ptr() for t in _vectors(state)} for client, state in play.states.items()}
-    owners["server"] = {t.data_ptr() for t in _vectors(play.progress.server)}
+    owners["server"] = {t.data_ptr() for t in _vectors(play.checkpoint.server)}
     assert not any(owners[one] & owners[other] for one, other in combinations(owners, 2))
 
 
@@ -69,11 +69,11 @@ def test_a_client_that_never_took_part_has_no_state(method: Algorithm, world: Wo
 
 def test_a_round_with_nobody_leaves_theta_as_it_is(method: Algorithm, world: World) -> None:
     play = world.play(method).rounds(ROUNDS[:2])
-    before, states = play.progress, dict(play.states)
-    tally = play.round([])
-    assert identical(tuple(play.progress), (3, *tuple(before)[1:]))
+    before, states = play.checkpoint, dict(play.states)
+    summary = play.round([])
+    assert identical(tuple(play.checkpoint), (3, *tuple(before)[1:]))
     assert identical(play.states, states)
-    assert tally == ((), (), None, 0, 0, 0, 0, {}, ())
+    assert summary == ((), (), None, 0, 0, 0, 0, {}, ())
 
 
 def _vectors(state: Any) -> list[torch.Tensor]:

@@ -107,7 +107,7 @@ def test_books_balance_after_any_number_of_updates_at_any_speeds(name, seed, buf
     for _ in range(8):
         simulation.advance()
     registered = simulation.weights.total
-    invariant = invariant_of(method, simulation.progress.server, initial=initial, registered=registered)
+    invariant = invariant_of(method, simulation.checkpoint.server, initial=initial, registered=registered)
     states = [(simulation.weights(client), simulation._store.get(client)) for client in simulation._store]
     assert imbalance(invariant, states, registered=registered) < 2e-6
     if limit is not None:
@@ -124,8 +124,8 @@ def test_an_asynchronous_run_goes_on_where_it_stopped(tmp_path, stop):
     resumed = simulation_of(FedDyn(), folder=tmp_path / "state", **options)
     assert identical(outcome(resumed, rounds=ROUNDS - stop), whole)
     store = resumed._store
-    assert sorted(store.kept()) == [round for round in resumed._engine.took.in_use if round]
-    assert all(progress.round == round for round, progress in store.kept().items())
+    assert sorted(store.older_checkpoints()) == [round for round in resumed._engine.took.in_use if round]
+    assert all(checkpoint.round == round for round, checkpoint in store.older_checkpoints().items())
 
 
 @pytest.mark.slow

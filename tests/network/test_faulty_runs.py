@@ -27,18 +27,18 @@ def without(records: list[dict[str, Any]]) -> Any:
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name in ON_NETWORKS])
 def test_a_lossy_run_is_the_lossless_one_without_those_that_were_lost(name: str) -> None:
     method = ALGORITHMS[name]()
-    progress, states, records = outcome(simulation_of(method, engine="serial", faults=FAULTS), rounds=ROUNDS)
+    checkpoint, states, records = outcome(simulation_of(method, engine="serial", faults=FAULTS), rounds=ROUNDS)
     assert sum(len(record.get("lost", ())) for record in records) > ROUNDS  # else this would prove little
     lossless = simulation_of(method, engine="serial", participation=without(records))
     expected, expected_states, _ = outcome(lossless, rounds=ROUNDS)
-    assert identical(progress, expected)
+    assert identical(checkpoint, expected)
     assert identical(states, expected_states)
 
 
 @pytest.mark.parametrize("fault", ["lose_requests", "lose_replies", "delay", "away"])
 def test_when_every_message_meets_a_fault_nothing_is_applied(fault: str) -> None:
     simulation = simulation_of(FedADMM(), engine="serial", faults=Faults(**{fault: 1.0}))
-    before = tuple(simulation.progress)
+    before = tuple(simulation.checkpoint)
     (_, *after), states, records = outcome(simulation, rounds=ROUNDS)
     assert identical(after, list(before[1:]))
     assert states == {}

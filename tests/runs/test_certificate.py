@@ -159,7 +159,7 @@ def test_l_is_at_least_the_curvature_at_theta(model: str, positive: Any, kind: s
     data = {"name": "digits", "num_clients": 20, "partition": "iid", "positive": positive, "float_type": "float64"}
     chosen = experiment(model={"name": model, "l2": 0.1}, data=data, certificate=None)
     simulation = simulation_of(chosen)
-    theta, buffers = simulation.theta, simulation.progress.buffers
+    theta, buffers = simulation.theta, simulation.checkpoint.buffers
     found = of_task(simulation.task, w=theta, buffers=buffers, estimate_on=2)
     assert found.kind == kind
     objective = simulation.task.objective(0, buffers=buffers)

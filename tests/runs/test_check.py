@@ -181,7 +181,7 @@ def test_promised_invariants_hold_in_every_world(name: str, weights: tuple[int, 
     initial = play.theta
     play.rounds([[0, 1], [1, 3], [0, 2]])
     registered = sum(play.weights)
-    invariant = invariant_of(play.algorithm, play.progress.server, initial=initial, registered=registered)
+    invariant = invariant_of(play.algorithm, play.checkpoint.server, initial=initial, registered=registered)
     if invariant is not None:
         states = [(play.weights[client], state) for client, state in play.states.items()]
         assert imbalance(invariant, states, registered=registered) < 1e-12

@@ -26,16 +26,16 @@ def test_scores_and_weights_are_those_of_the_model(engine: str) -> None:
         record = doubled.advance()
         plain.advance()
     twice = 2 * plain.theta
-    assert torch.equal(doubled.progress.server.theta, plain.theta)
+    assert torch.equal(doubled.checkpoint.server.theta, plain.theta)
     assert torch.equal(doubled.theta, twice)
-    scores = plain._engine.evaluate(Server(twice), buffers=plain.progress.buffers)
+    scores = plain._engine.evaluate(Server(twice), buffers=plain.checkpoint.buffers)
     assert (record.accuracy, record.loss) == (scores["accuracy"], scores["loss"])
     assert doubled.evaluate() == scores
     weights = torch.nn.utils.parameters_to_vector(doubled.model().parameters())
     assert torch.equal(weights, twice)
     assert not torch.equal(weights, plain.theta)
     theirs, ours = (
-        plain.task.evaluate_client(0, twice, buffers=plain.progress.buffers)["loss"],
+        plain.task.evaluate_client(0, twice, buffers=plain.checkpoint.buffers)["loss"],
         doubled.evaluate_clients("loss").values[0],
     )
     assert ours == theirs
@@ -62,4 +62,4 @@ def test_the_distance_is_that_of_the_model() -> None:
     for _ in range(2):
         record = simulation.advance()
     assert simulation.optimum is not None
-    assert record.metrics["distance"] == simulation.optimum.distance(2 * simulation.progress.server.theta)
+    assert record.metrics["distance"] == simulation.optimum.distance(2 * simulation.checkpoint.server.theta)

@@ -77,16 +77,16 @@ def test_a_slow_device_does_less(data) -> None:
         a.client: int(speeds[a.client]) for a in run.assignments(1)
     }
     run.advance()
-    steps = {a.client: visit.effort for a, visit in zip(run.assignments(2), visits_of(run, 2), strict=True)}
+    steps = {a.client: visit.stats for a, visit in zip(run.assignments(2), visits_of(run, 2), strict=True)}
     sizes = data.num_examples
-    for client, effort in steps.items():
-        assert effort.gradient_evaluations <= max(speeds[client], 50)
-        assert effort.gradient_evaluations > min(speeds[client], 100 * sizes[client]) - 50
+    for client, stats in steps.items():
+        assert stats.gradient_evaluations <= max(speeds[client], 50)
+        assert stats.gradient_evaluations > min(speeds[client], 100 * sizes[client]) - 50
 
 
 def visits_of(run: Simulation, round: int) -> list[Any]:
-    download = run.algorithm.download(run.progress.server)
-    return list(run._engine.run(download, buffers=run.progress.buffers, assignments=run.assignments(round)))
+    download = run.algorithm.download(run.checkpoint.server)
+    return list(run._engine.run(download, buffers=run.checkpoint.buffers, assignments=run.assignments(round)))
 
 
 def test_a_speed_may_be_a_fact_of_the_devices(data) -> None:

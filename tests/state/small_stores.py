@@ -38,7 +38,7 @@ def a_state(client: int, round: int, *, size: int | None = None) -> Client:
     return Client(torch.randn(size, generator=generator), torch.randn(size, generator=generator), 0.1 * round)
 
 
-def a_progress(round: int, *, seen: float = 0.0) -> ServerCheckpoint:
+def a_checkpoint(round: int, *, seen: float = 0.0) -> ServerCheckpoint:
     """Return the server after a round."""
     theta = torch.randn(40, generator=torch.Generator().manual_seed(round))
     return ServerCheckpoint(round, Server(theta), Buffers(theta[:2] * 2, torch.tensor([round])), seen)
@@ -49,14 +49,18 @@ def play(store: Store, rounds: list[list[int]], *, first: int = 1) -> None:
     for number, clients in enumerate(rounds, start=first):
         for client in clients:
             store.stage(number, client, a_state(client, number))
-        store.commit(a_progress(number), clients=clients, record={"round": number, "clients": clients, "x": 1 / number})
+        store.commit(
+            a_checkpoint(number), clients=clients, record={"round": number, "clients": clients, "x": 1 / number}
+        )
 
 
 def content(store: Store) -> tuple[Any, ...]:
     """Return all that a store holds, as plain values that compare to the bit."""
-    progress = store.progress()
+    checkpoint = store.checkpoint()
     return (
-        None if progress is None else plain((*progress[:1], *progress.server, *progress.buffers, progress.seen)),
+        None
+        if checkpoint is None
+        else plain((*checkpoint[:1], *checkpoint.server, *checkpoint.buffers, checkpoint.seen)),
         store.records(),
         {client: plain(store.get(client)) for client in store},
         len(store),

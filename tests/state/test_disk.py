@@ -10,7 +10,7 @@ from typing import Any
 import lmdb
 import pytest
 import torch
-from small_stores import Client, a_progress, a_state, content, disk_store, play
+from small_stores import Client, a_checkpoint, a_state, content, disk_store, play
 
 from children import start
 from fedadmm.core.errors import InputError
@@ -99,7 +99,7 @@ def test_worker_processes_read_and_write_ahead(tmp_path: Path) -> None:
     worker.join(60)
     assert worker.exitcode == 0
     assert identical(store.get(1), a_state(1, 1))
-    store.commit(a_progress(2), clients=[1, 5], record={"round": 2})
+    store.commit(a_checkpoint(2), clients=[1, 5], record={"round": 2})
     assert identical(store.get(1), a_state(1, 2))
     assert identical(store.get(5), a_state(5, 2))
     store.close()
@@ -135,7 +135,7 @@ def _fork_and_work(folder: Path) -> None:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert identical(store.get(1), a_state(1, 1))
-        store.commit(a_progress(round), clients=[5], record={"round": round})
+        store.commit(a_checkpoint(round), clients=[5], record={"round": round})
         assert identical(store.get(5), a_state(5, round))
     with store.file.reading():  # the parent's own reader is known, so nobody writes over what it reads
         assert str(os.getpid()) in store.file._env.readers()

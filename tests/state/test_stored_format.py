@@ -37,7 +37,7 @@ def test_it_opens_and_holds_what_was_written(folder: Path) -> None:
     # Read off the day it was written.
     norms = {client: float(store.get(client).y.double().norm()) for client in store}
     assert norms == pytest.approx({0: 0.1865578034905534, 2: 0.08816267007288496, 3: 0.06546471346189586})
-    assert float(store.progress().server.theta.double().sum()) == pytest.approx(1.3739433474838734, rel=1e-12)
+    assert float(store.checkpoint().server.theta.double().sum()) == pytest.approx(1.3739433474838734, rel=1e-12)
     assert [record["clients"] for record in store.records()] == [[0, 2], [0, 3], [0, 3]]
     store.close()
 

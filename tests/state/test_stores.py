@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_stores import Client, a_progress, a_state, content, disk_store, play
+from small_stores import Client, a_checkpoint, a_state, content, disk_store, play
 
 from fedadmm.core.store import Store, state_types
 from fedadmm.runs.simulation import Simulation
@@ -39,7 +39,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
 
 def test_an_empty_store_holds_nothing(make_store: MakeStore) -> None:
     store = make_store()
-    assert (store.progress(), store.records(), len(store), list(store)) == (None, [], 0, [])
+    assert (store.checkpoint(), store.records(), len(store), list(store)) == (None, [], 0, [])
     assert store.get(0) is None
 
 
@@ -47,7 +47,7 @@ def test_a_state_counts_once_its_round_is_committed(make_store: MakeStore) -> No
     store = make_store()
     store.stage(1, 7, a_state(7, 1))
     assert store.get(7) is None
-    store.commit(a_progress(1), clients=[7], record={"round": 1})
+    store.commit(a_checkpoint(1), clients=[7], record={"round": 1})
     assert identical(store.get(7), a_state(7, 1))
     assert isinstance(store.get(7), Client)
     store.stage(2, 7, a_state(7, 2))
@@ -59,7 +59,7 @@ def test_a_client_whose_update_was_not_applied_keeps_its_state(make_store: MakeS
     play(store, [[1, 2]])
     store.stage(2, 1, a_state(1, 2))
     store.stage(2, 3, a_state(3, 2))
-    store.commit(a_progress(2), clients=[3], record={"round": 2})
+    store.commit(a_checkpoint(2), clients=[3], record={"round": 2})
     assert identical(store.get(1), a_state(1, 1))
     assert list(store) == [1, 2, 3]
 
@@ -90,8 +90,8 @@ def test_bfloat16_rounds_the_vectors_of_a_state_once(make_store: MakeStore) -> N
     assert torch.equal(read.y, written.y.bfloat16().float())
     assert not torch.equal(read.w, written.w)
     assert read.rho == written.rho
-    # The server's progress is never rounded.
-    assert torch.equal(store.progress().server.theta, a_progress(1).server.theta)
+    # The server's checkpoint is never rounded.
+    assert torch.equal(store.checkpoint().server.theta, a_checkpoint(1).server.theta)
 
 
 def test_bfloat16_halves_the_file(tmp_path: Path) -> None:
@@ -129,6 +129,6 @@ def test_the_result_does_not_depend_on_the_store(method: str, float_type: torch.
     algorithm = METHODS[method]
     store = disk_store(tmp_path / "run", types=state_types(algorithm), float_type=float_type)
     found = result(store)
-    assert identical(found.progress, expected.progress)
+    assert identical(found.checkpoint, expected.checkpoint)
     assert [identical(store.get(c), memory.get(c)) for c in store] == [True] * len(memory)
     store.close()

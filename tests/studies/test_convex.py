@@ -43,7 +43,7 @@ def test_the_experiment_on_the_page_is_the_problem_of_the_preset() -> None:
     preset = load_plan("quadratic").experiment()
     assert (shown.model, shown.data, shown.metric) == (preset.model, preset.data, preset.metric)
     simulation = simulation_of(shown.replace(engine="serial"))
-    smoothness = of_task(simulation.task, w=simulation.theta, buffers=simulation.progress.buffers)
+    smoothness = of_task(simulation.task, w=simulation.theta, buffers=simulation.checkpoint.buffers)
     assert str(smoothness) == "1 (exact: least squares, from the data)"
 
 

@@ -99,7 +99,7 @@ def test_the_gradient_is_that_of_the_mean_loss_over_all_examples(chunk: int, mon
     theirs = torch.cat([p.grad.reshape(-1) for p in module.parameters()])
     problem = _problem(_task())
     torch.testing.assert_close(problem.gradient(w), theirs, rtol=1e-12, atol=1e-14)
-    assert problem.effort().gradient_evaluations == 10
+    assert problem.stats().gradient_evaluations == 10
 
 
 def test_a_parameter_that_the_loss_does_not_reach_has_gradient_zero() -> None:
@@ -124,8 +124,8 @@ def test_effort_is_what_was_done() -> None:
     problem = _problem(_task())
     assert (problem.num_steps, problem.num_examples, problem.round) == (6, 10, ROUND)
     problem.solve(start=_vectors(1)[0])
-    effort = problem.effort()
-    assert (effort.steps, effort.gradient_evaluations) == (6, 20)
+    stats = problem.stats()
+    assert (stats.steps, stats.gradient_evaluations) == (6, 20)
 
 
 def test_the_loss_of_an_effort_is_the_mean_over_its_steps() -> None:
@@ -136,7 +136,7 @@ def test_the_loss_of_an_effort_is_the_mean_over_its_steps() -> None:
     problem.solve(start=start)
     expected = task.evaluate_client(CLIENT, start, buffers=task.model.buffers())["loss"]
     assert problem.num_steps == EPOCHS
-    assert problem.effort().loss == pytest.approx(expected, rel=1e-6)
+    assert problem.stats().loss == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_learning_rate_may_follow_a_schedule() -> None:

@@ -60,7 +60,7 @@ def test_every_solver_judges_its_tolerance_with_the_term(solver):
     found = problem.solve(start=w, dual=dual, rho=0.5, centre=centre).w
     left = _gradient(task, found) + dual + 0.5 * (found - centre)
     assert float(left @ left) <= 1.01e-18
-    assert problem.effort().steps < 500
+    assert problem.stats().steps < 500
 
 
 def _simulation(algorithm, *, engine="serial", model="logistic_regression", data=None, **options):

@@ -67,24 +67,24 @@ def _solve_on_a_line(name: str, **limits: Any) -> tuple[float, Any]:
     start = torch.tensor([2.0], dtype=torch.float64)
     w = problem.solve(start=start, rho=1.0, centre=torch.tensor([4.0], dtype=torch.float64)).w
     assert start.tolist() == [2.0]
-    return float(w), problem.effort()
+    return float(w), problem.stats()
 
 
 @pytest.mark.usefixtures("own")
 def test_a_solver_of_the_users_own() -> None:
     # f(w) = 3/2 w^2 and 1/2 (w - 4)^2: the minimiser of their sum is 1, its gradient 4 w - 4.
-    w, effort = _solve_on_a_line("newton_on_a_line")
+    w, stats = _solve_on_a_line("newton_on_a_line")
     assert w == pytest.approx(1.0, abs=1e-14)
-    assert (effort.steps, effort.epsilon) == (3, pytest.approx(0, abs=1e-26))  # with the gradient where it ended
+    assert (stats.steps, stats.epsilon) == (3, pytest.approx(0, abs=1e-26))  # with the gradient where it ended
 
 
 @pytest.mark.usefixtures("own")
 def test_a_solver_of_the_users_own_is_ended_by_the_budget_and_by_the_tolerance() -> None:
     # From 2, w - 1 shrinks to 0.6 of itself in a step, and the squared gradient 16 (w - 1)^2 with it.
-    w, effort = _solve_on_a_line("endless")
+    w, stats = _solve_on_a_line("endless")
     assert w == pytest.approx(1 + 0.6**5)
-    assert effort.steps == 6  # the sixth gradient is the one at the end
-    w, effort = _solve_on_a_line("endless", tolerance=16 * 0.6**4 * 1.001)
+    assert stats.steps == 6  # the sixth gradient is the one at the end
+    w, stats = _solve_on_a_line("endless", tolerance=16 * 0.6**4 * 1.001)
     assert w == pytest.approx(1 + 0.6**2)
     w, _ = _solve_on_a_line("in_place")
     assert w == pytest.approx(1 + 0.6**5)

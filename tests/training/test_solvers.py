@@ -81,10 +81,10 @@ def test_every_solver_reaches_the_closed_form_minimiser_of_a_quadratic(solver: s
     matrix = hessian + RHO * torch.eye(dimension, dtype=torch.float64)
     expected = torch.linalg.solve(matrix, hessian @ target - dual + RHO * centre)
     torch.testing.assert_close(w, expected, rtol=0, atol=5e-12)
-    epsilon = problem.effort().epsilon
+    epsilon = problem.stats().epsilon
     assert epsilon is not None
     assert epsilon <= 1e-24
-    assert problem.effort().steps < 200
+    assert problem.stats().steps < 200
 
 
 @pytest.mark.parametrize("solver", ["gd", "lbfgs", "sgd"])
@@ -93,10 +93,10 @@ def test_every_solver_reaches_scipys_minimiser_on_a_network(solver: str) -> None
     problem = _problem(epochs=3000, solver=solver, batch_size="full", learning_rate=0.3, tolerance=1e-20)
     w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre).w
     torch.testing.assert_close(w, _optimum(dual, centre), rtol=0, atol=1e-8)
-    effort = problem.effort()
-    assert effort.epsilon == pytest.approx(_squared_gradient(w, dual=dual, centre=centre), rel=1e-3)
-    assert effort.epsilon <= 1e-20
-    assert effort.steps < 1000
+    stats = problem.stats()
+    assert stats.epsilon == pytest.approx(_squared_gradient(w, dual=dual, centre=centre), rel=1e-3)
+    assert stats.epsilon <= 1e-20
+    assert stats.steps < 1000
 
 
 def test_gradient_descent_stops_at_the_first_step_that_is_accurate_enough() -> None:
@@ -112,11 +112,11 @@ def test_gradient_descent_stops_at_the_first_step_that_is_accurate_enough() -> N
         tolerance = squares[wanted] * (1 + 1e-9)
         problem = _problem(epochs=60, solver="gd", learning_rate=0.3, tolerance=tolerance)
         w, num_steps = problem.solve(start=start, rho=RHO, **terms)
-        assert problem.effort().steps == wanted
-        assert problem.effort().gradient_evaluations == 10 * (wanted + 1)  # the one at the start, and one a step
+        assert problem.stats().steps == wanted
+        assert problem.stats().gradient_evaluations == 10 * (wanted + 1)  # the one at the start, and one a step
         assert (num_steps, problem.num_steps) == (max(1, wanted), 60)
         torch.testing.assert_close(w, path[wanted], rtol=1e-12, atol=1e-13)
-        assert problem.effort().epsilon == pytest.approx(squares[wanted], rel=1e-9)
+        assert problem.stats().epsilon == pytest.approx(squares[wanted], rel=1e-9)
 
 
 def test_lbfgs_stops_at_the_first_point_that_is_accurate_enough() -> None:
@@ -127,11 +127,11 @@ def test_lbfgs_stops_at_the_first_point_that_is_accurate_enough() -> None:
         problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
         return problem
 
-    asked = [run(epochs=steps).effort() for steps in range(1, 16)]
-    assert [effort.steps for effort in asked] == list(range(1, 16))  # every step of the budget is taken
-    first = next(k for k, effort in enumerate(asked, start=1) if effort.epsilon <= 1e-8)
+    asked = [run(epochs=steps).stats() for steps in range(1, 16)]
+    assert [stats.steps for stats in asked] == list(range(1, 16))  # every step of the budget is taken
+    first = next(k for k, stats in enumerate(asked, start=1) if stats.epsilon <= 1e-8)
     assert first > 3
-    stopped = run(tolerance=1e-8).effort()
+    stopped = run(tolerance=1e-8).stats()
     assert stopped.steps == first
     assert stopped.epsilon == asked[first - 1].epsilon
 
@@ -143,7 +143,7 @@ def test_lbfgs_ends_at_the_best_point_of_its_budget() -> None:
         problem = _problem(epochs=steps, solver="lbfgs")
         w = problem.solve(start=start, dual=dual, rho=RHO, centre=centre).w
         values.append(float(_lagrangian(w, dual=dual, centre=centre)))
-        assert problem.effort().gradient_evaluations == 10 * (steps + 1)
+        assert problem.stats().gradient_evaluations == 10 * (steps + 1)
     assert values == sorted(values, reverse=True)
     assert values[0] < float(_lagrangian(start, dual=dual, centre=centre))
 
@@ -158,14 +158,10 @@ def test_sgd_stops_after_the_first_epoch_that_is_accurate_enough() -> None:
     problem = _problem(epochs=9, **settings, tolerance=squares[1] * (1 + 1e-9))
     w, num_steps = problem.solve(start=start, rho=RHO, **terms)
     assert torch.equal(w, runs[1])
-    effort = problem.effort()
-    assert (effort.steps, num_steps, problem.num_steps) == (
-        15,
-        15,
-        27,
-    )  # five epochs of ten examples in batches of four
-    assert effort.gradient_evaluations == 5 * (10 + 10)  # an epoch, and a check after each
-    assert effort.epsilon == pytest.approx(squares[1], rel=1e-9)
+    stats = problem.stats()
+    assert (stats.steps, num_steps, problem.num_steps) == (15, 15, 27)  # five epochs of ten examples in batches of four
+    assert stats.gradient_evaluations == 5 * (10 + 10)  # an epoch, and a check after each
+    assert stats.epsilon == pytest.approx(squares[1], rel=1e-9)
 
 
 def test_sgd_does_not_notice_that_it_is_checked() -> None:
@@ -175,15 +171,15 @@ def test_sgd_does_not_notice_that_it_is_checked() -> None:
         task = learning_task(made(network), some_data([8, 10, 6]), momentum=0.5, batch_size=5, **limits)
         problem = _problem_of(task, epochs=3)
         w = problem.solve(start=task.model.weights.clone(), rho=RHO, centre=task.model.weights.clone()).w
-        return w, problem.effort()
+        return w, problem.stats()
 
-    (w, effort), (checked, checked_effort) = visit(), visit(tolerance=1e-30)
+    (w, stats), (checked, checked_stats) = visit(), visit(tolerance=1e-30)
     assert torch.equal(w, checked)
-    assert all(map(torch.equal, effort.buffers, checked_effort.buffers))
-    assert (effort.steps, effort.loss) == (checked_effort.steps, checked_effort.loss)
-    assert (effort.gradient_evaluations, checked_effort.gradient_evaluations) == (30, 60)
-    assert effort.epsilon is None
-    assert checked_effort.epsilon > 1e-30
+    assert all(map(torch.equal, stats.buffers, checked_stats.buffers))
+    assert (stats.steps, stats.loss) == (checked_stats.steps, checked_stats.loss)
+    assert (stats.gradient_evaluations, checked_stats.gradient_evaluations) == (30, 60)
+    assert stats.epsilon is None
+    assert checked_stats.epsilon > 1e-30
 
 
 @pytest.mark.parametrize(
@@ -212,8 +208,8 @@ def test_a_budget_ends_a_solve(limits: dict[str, Any], steps: int, evaluations: 
     problem = _problem(epochs=3, **{"batch_size": 4, "learning_rate": 0.01} | limits)
     expected = problem.num_steps
     _, num_steps = problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
-    effort = problem.effort()
-    assert (effort.steps, effort.gradient_evaluations, num_steps) == (steps, evaluations, steps)
+    stats = problem.stats()
+    assert (stats.steps, stats.gradient_evaluations, num_steps) == (steps, evaluations, steps)
     assert problem.num_steps == expected  # the budget stays what it was
     assert expected == steps or "tolerance" in limits  # nobody knows beforehand where checks take the time
 
@@ -235,20 +231,20 @@ def test_a_network_that_draws_numbers_is_one_function_in_a_visit(solver: str) ->
         before = task.model.buffers()
         problem = _problem_of(task, epochs=20)
         w = problem.solve(start=task.model.weights.clone()).w
-        assert not torch.equal(problem.effort().buffers.floats, before.floats)
-        return w, problem.effort()
+        assert not torch.equal(problem.stats().buffers.floats, before.floats)
+        return w, problem.stats()
 
-    (w, effort), (again, _) = visit(), visit()
+    (w, stats), (again, _) = visit(), visit()
     assert torch.equal(w, again)
-    assert effort.steps == 20
-    assert effort.epsilon < visit_of_one_step(solver)
+    assert stats.steps == 20
+    assert stats.epsilon < visit_of_one_step(solver)
 
 
 def visit_of_one_step(solver: str) -> float:
     task = learning_task(made(network), some_data([8, 10, 6]), solver=solver, learning_rate=0.1)
     problem = _problem_of(task, epochs=1)
     problem.solve(start=task.model.weights.clone())
-    epsilon = problem.effort().epsilon
+    epsilon = problem.stats().epsilon
     assert epsilon is not None
     return epsilon
 
@@ -261,8 +257,8 @@ def test_lbfgs_goes_down_to_the_rounding_and_ends_there(float_type: torch.dtype,
     for start in _vectors(15, 4):
         problem = _problem_of(task, epochs=1000)
         problem.solve(start=start.to(float_type), rho=0.1, centre=torch.zeros(15, dtype=float_type))
-        assert problem.effort().epsilon < rounding
-        assert problem.effort().steps < 500
+        assert problem.stats().epsilon < rounding
+        assert problem.stats().steps < 500
 
 
 def test_a_divergent_descent_is_no_solution() -> None:
@@ -278,4 +274,4 @@ def test_a_client_takes_one_step_however_short_the_time(solver: str, evaluations
     start, dual, centre = _vectors(15)
     problem = _problem(epochs=3, gradients=0, solver=solver, batch_size=4)
     problem.solve(start=start, dual=dual, rho=RHO, centre=centre)
-    assert (problem.effort().steps, problem.effort().gradient_evaluations) == (1, evaluations)
+    assert (problem.stats().steps, problem.stats().gradient_evaluations) == (1, evaluations)

@@ -51,7 +51,7 @@ class ClientStats(NamedTuple):
 class Problem(LocalProblem, Protocol):
     """A local problem that tells afterwards what was done with it."""
 
-    def effort(self) -> ClientStats: ...
+    def stats(self) -> ClientStats: ...
 
 
 class ClientResult(NamedTuple):
@@ -59,10 +59,10 @@ class ClientResult(NamedTuple):
 
     client: int
     upload: Message
-    effort: ClientStats
+    stats: ClientStats
     first_visit: bool  # no update of this client has counted before
     finite: bool  # else refused: it leaves no trace
-    # Whose mean upload and buffers it brings: its own if None; () if another visit brings them.
+    # Whose mean upload and buffers it brings: its own if None; () if another result brings them.
     mean_of: tuple[int, ...] | None = None
     silent: bool = False  # nothing was sent: its state counts, and its upload does not
 
@@ -86,13 +86,12 @@ class RoundSummary(NamedTuple):
     gradient_evaluations: int
     bytes_up: int
     bytes_down: int
-    achieved: dict[
-        str, float
-    ]  # by the clients whose work counts: spread of epsilon and of their steps; {} if nobody asked
+    # By the clients whose work counts: spread of epsilon and of their steps; {} if nobody asked.
+    achieved: dict[str, float]
     silent: tuple[int, ...] = ()  # who computed, and sent nothing
 
 
-def visit_client(
+def run_client(
     algorithm: AnyAlgorithm,
     download: Any,
     assignment: Assignment,
@@ -106,13 +105,13 @@ def visit_client(
     if state is None:
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
     state = received(algorithm, download, state, assignment)
-    before = problem.effort().buffers.floats
+    before = problem.stats().buffers.floats
     upload, state = algorithm.client_update(download, state, problem)
-    effort = problem.effort()
-    after = effort.buffers.floats
+    stats = problem.stats()
+    after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
-    return ClientResult(assignment.client, upload, effort, first_visit, finite, silent=not assignment.sends), state
+    return ClientResult(assignment.client, upload, stats, first_visit, finite, silent=not assignment.sends), state
 
 
 def received(algorithm: AnyAlgorithm, download: Any, state: Message, assignment: Assignment) -> Message:
@@ -123,73 +122,68 @@ def received(algorithm: AnyAlgorithm, download: Any, state: Message, assignment:
 
 def run_round(
     algorithm: AnyAlgorithm,
-    progress: ServerCheckpoint,
-    visits: Iterable[ClientResult],
+    checkpoint: ServerCheckpoint,
+    results: Iterable[ClientResult],
     *,
     weight: Callable[[int], float],
     registered: float,
 ) -> tuple[ServerCheckpoint, RoundSummary]:
-    """Apply the visits of one round, which come in rising order of their clients' ids."""
+    """Apply the results of one round, which come in rising order of their clients' ids."""
     uploads, buffers = MeanInOrder(), MeanInOrder()
-    floats, integers = progress.buffers
+    number, server, (floats, integers), seen = checkpoint
     applied: list[int] = []
     refused: list[int] = []
     silent: list[int] = []
-    efforts: list[ClientStats] = []
+    all_stats: list[ClientStats] = []
     counting: list[ClientStats] = []  # of those whose work counts
-    seen = progress.seen
     bytes_up = bytes_down = 0
-    down = num_bytes(algorithm.download(progress.server)) + num_bytes(progress.buffers)
+    down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
 
-    for visit in visits:
-        efforts.append(visit.effort)
-        if not visit.silent:
+    for result in results:
+        all_stats.append(result.stats)
+        if not result.silent:
             bytes_down += down
-            bytes_up += num_bytes(visit.upload) + num_bytes(visit.effort.buffers)
-        if not visit.finite:
-            refused.append(visit.client)
+            bytes_up += num_bytes(result.upload) + num_bytes(result.stats.buffers)
+        if not result.finite:
+            refused.append(result.client)
             continue
-        counting.append(visit.effort)
-        if visit.first_visit:
-            seen += weight(visit.client)
-        if visit.silent:
-            silent.append(visit.client)
+        counting.append(result.stats)
+        if result.first_visit:
+            seen += weight(result.client)
+        if result.silent:
+            silent.append(result.client)
             continue
-        members = (visit.client,) if visit.mean_of is None else visit.mean_of
+        members = (result.client,) if result.mean_of is None else result.mean_of
         if members:
-            uploads.add(visit.upload, weight=sum(map(weight, members)))
+            uploads.add(result.upload, weight=sum(map(weight, members)))
         if members and floats.numel():
-            buffers.add((visit.effort.buffers.floats,), weight=sum(map(weight, members)))
+            buffers.add((result.stats.buffers.floats,), weight=sum(map(weight, members)))
         if not applied:
-            integers = visit.effort.buffers.integers
-        applied.append(visit.client)
+            integers = result.stats.buffers.integers
+        applied.append(result.client)
 
-    server = progress.server
     if applied:
-        turnout = Turnout(progress.round + 1, uploads.weight, registered, seen)
-        server = algorithm.server_update(server, uploads.mean(), turnout)
+        server = algorithm.server_update(server, uploads.mean(), Turnout(number + 1, uploads.weight, registered, seen))
         if floats.numel():
             (floats,) = buffers.mean()
-    return (
-        ServerCheckpoint(progress.round + 1, server, Buffers(floats, integers), seen),
-        RoundSummary(
-            tuple(applied),
-            tuple(refused),
-            sum(effort.loss for effort in counting) / len(counting) if counting else None,
-            sum(e.steps for e in efforts),
-            sum(e.gradient_evaluations for e in efforts),
-            bytes_up,
-            bytes_down,
-            achieved(counting),
-            tuple(silent),
-        ),
+    summary = RoundSummary(
+        tuple(applied),
+        tuple(refused),
+        sum(stats.loss for stats in counting) / len(counting) if counting else None,
+        sum(stats.steps for stats in all_stats),
+        sum(stats.gradient_evaluations for stats in all_stats),
+        bytes_up,
+        bytes_down,
+        achieved(counting),
+        tuple(silent),
     )
+    return ServerCheckpoint(number + 1, server, Buffers(floats, integers), seen), summary
 
 
-def achieved(efforts: Sequence[ClientStats]) -> dict[str, float]:
+def achieved(counting: Sequence[ClientStats]) -> dict[str, float]:
     """Return the least, the median and the largest epsilon and number of steps; nothing if no epsilon is known."""
-    epsilons = [effort.epsilon for effort in efforts if effort.epsilon is not None]
+    epsilons = [stats.epsilon for stats in counting if stats.epsilon is not None]
     if not epsilons:
         return {}
-    columns: dict[str, Sequence[float]] = {"epsilon": epsilons, "steps": [effort.steps for effort in efforts]}
+    columns: dict[str, Sequence[float]] = {"epsilon": epsilons, "steps": [stats.steps for stats in counting]}
     return {f"{name}_{of.__name__}": of(column) for name, column in columns.items() for of in (min, median, max)}

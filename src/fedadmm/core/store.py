@@ -42,7 +42,7 @@ class StatesOnDisk(Protocol):
 
 
 class Store(Protocol):
-    """Client states and the server's progress; a round is one transaction.
+    """Client states and the server's checkpoint; a round is one transaction.
 
     A state is written ahead with `stage` while others still train, and counts once its round is committed.
     A client that was never committed costs nothing.
@@ -71,11 +71,16 @@ class Store(Protocol):
         ...
 
     def commit(
-        self, progress: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Collection[int] = ()
+        self,
+        checkpoint: ServerCheckpoint,
+        *,
+        clients: Sequence[int],
+        record: dict[str, Any],
+        keep: Collection[int] = (),
     ) -> None:
-        """Make a round count: the staged states of these clients, the progress after it, and its record.
+        """Make a round count: the staged states of these clients, the checkpoint after it, and its record.
 
-        keep: the earlier rounds whose progress is still needed.
+        keep: the earlier rounds whose checkpoint is still needed.
         """
         ...
 
@@ -83,12 +88,12 @@ class Store(Protocol):
         """Forget states that were written ahead for a round that was committed without these clients."""
         ...
 
-    def progress(self) -> ServerCheckpoint | None:
-        """Return the progress after the last committed round, None before the first."""
+    def checkpoint(self) -> ServerCheckpoint | None:
+        """Return the checkpoint after the last committed round, None before the first."""
         ...
 
-    def kept(self) -> dict[int, ServerCheckpoint]:
-        """Return the progress of the earlier rounds that was to be kept."""
+    def older_checkpoints(self) -> dict[int, ServerCheckpoint]:
+        """Return the checkpoint of the earlier rounds that was to be kept."""
         ...
 
     def records(self) -> list[dict[str, Any]]:

@@ -156,16 +156,16 @@ class RayEngine:
     def _results(self, share: ShareResult, buffers: Buffers) -> Iterator[ClientResult]:
         """Yield the results of a share: the first that was applied brings the mean, the others an empty form."""
         applied = tuple(report.client for report in share.reports if report.finite and not report.silent)
-        for client, effort, first_visit, finite, silent in share.reports:
+        for client, stats, first_visit, finite, silent in share.reports:
             if share.mean is not None and client == applied[0]:
                 upload, left_behind = map(decode, share.mean)
-                effort = effort._replace(buffers=Buffers(*left_behind))
+                stats = stats._replace(buffers=Buffers(*left_behind))
                 yield ClientResult(
-                    client, type(self._upload_form)(*upload), effort, first_visit, finite, mean_of=applied
+                    client, type(self._upload_form)(*upload), stats, first_visit, finite, mean_of=applied
                 )
             else:
-                effort = effort._replace(buffers=buffers)
-                yield ClientResult(client, self._upload_form, effort, first_visit, finite, mean_of=(), silent=silent)
+                stats = stats._replace(buffers=buffers)
+                yield ClientResult(client, self._upload_form, stats, first_visit, finite, mean_of=(), silent=silent)
 
 
 def count_shares(num_workers: int | None) -> int:

@@ -10,7 +10,7 @@ import torch
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Scores, Task
 from fedadmm.core.messages import MeanInOrder
-from fedadmm.core.round import Assignment, Buffers, ClientStats, visit_client
+from fedadmm.core.round import Assignment, Buffers, ClientStats, run_client
 from fedadmm.engine.ray_pickle import unpacked
 from fedadmm.state.encoding import decode, encode
 
@@ -32,7 +32,7 @@ class ClientReport(NamedTuple):
     """What one client's update took."""
 
     client: int
-    effort: ClientStats  # without the buffers
+    stats: ClientStats  # without the buffers
     first_visit: bool
     finite: bool
     silent: bool
@@ -77,7 +77,7 @@ class ShareActor:
         integers = buffers.integers
         reports: list[ClientReport] = []
         for assignment, weight in zip(assignments, weights, strict=True):
-            result, state = visit_client(
+            result, state = run_client(
                 setup.algorithm,
                 download,
                 assignment,
@@ -85,14 +85,14 @@ class ShareActor:
                 initial=setup.initial,
                 problem=setup.task.problem(assignment, buffers=buffers),
             )
-            effort = result.effort._replace(buffers=NOTHING)
-            reports.append(ClientReport(result.client, effort, result.first_visit, result.finite, result.silent))
+            stats = result.stats._replace(buffers=NOTHING)
+            reports.append(ClientReport(result.client, stats, result.first_visit, result.finite, result.silent))
             if not result.finite:
                 continue
             if not result.silent:
-                integers = integers if uploads.weight else result.effort.buffers.integers
+                integers = integers if uploads.weight else result.stats.buffers.integers
                 uploads.add(result.upload, weight=weight)
-                floats.add((result.effort.buffers.floats,), weight=weight)
+                floats.add((result.stats.buffers.floats,), weight=weight)
             self._staged[result.client] = as_bytes(state, float_type=setup.float_type)
             yield assignment, self._staged[result.client]
         if uploads.weight:

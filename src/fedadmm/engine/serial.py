@@ -5,7 +5,7 @@ from typing import Any
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import RoundTime, Task
-from fedadmm.core.round import Assignment, Buffers, ClientResult, visit_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
 from fedadmm.core.store import Store
 from fedadmm.training.evaluation import combined
 
@@ -21,7 +21,7 @@ class SerialEngine:
     def run(self, download: Any, *, buffers: Buffers, assignments: Iterable[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments."""
         for assignment in assignments:
-            result, state = visit_client(
+            result, state = run_client(
                 self._algorithm,
                 download,
                 assignment,

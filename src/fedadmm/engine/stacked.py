@@ -28,7 +28,7 @@ class Stack(Protocol):
         """The clients in the order in which they stand in the stack."""
         ...
 
-    def efforts(self) -> list[ClientStats]: ...
+    def stats(self) -> list[ClientStats]: ...
 
 
 class StackableTask(Task, Protocol):
@@ -125,12 +125,12 @@ class StackedEngine:
                 for assignment, ok in zip(problem.assignments, finite, strict=True)
             ]
             uploads = [mean_of_stack(upload, weights, form=self._upload_form)] * len(clients)
-        rows = zip(problem.assignments, uploads, problem.efforts(), found, finite, strict=True)
+        rows = zip(problem.assignments, uploads, problem.stats(), found, finite, strict=True)
         return {
             assignment.client: ClientResult(
-                assignment.client, own, effort, state is None, ok, silent=not assignment.sends
+                assignment.client, own, stats, state is None, ok, silent=not assignment.sends
             )
-            for assignment, own, effort, state, ok in rows
+            for assignment, own, stats, state, ok in rows
         }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import RoundTime, Task
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, visit_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, run_client
 from fedadmm.core.store import StatesOnDisk, Store
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
     """What comes back of an update beside the vectors in its slot."""
 
     upload: list[Any]
-    effort: ClientStats
+    stats: ClientStats
     first_visit: bool
     finite: bool
     state: list[Any] | None  # of the new state, where the store has no file
@@ -86,7 +86,7 @@ class WorkerSetup:
         state = None if job.state is None else self.states[job.slot].copy(job.state)
         if file is not None and job.version is not None:
             state = file.get_version(client, job.version)
-        result, state = visit_client(
+        result, state = run_client(
             self.algorithm, download, job.assignment, state=state, initial=self.initial, problem=problem
         )
         upload = self.uploads[job.slot].write(result.upload)
@@ -95,7 +95,7 @@ class WorkerSetup:
             file.stage(round, client, state)
         elif result.finite:
             kept = self.states[job.slot].write(state)
-        return Answer(upload, result.effort, result.first_visit, result.finite, kept)
+        return Answer(upload, result.stats, result.first_visit, result.finite, kept)
 
 
 class Updates(Sequence[Update]):
@@ -156,7 +156,7 @@ class WorkersEngine:
             yield ClientResult(
                 assignment.client,
                 self._setup.uploads[slot].read(answer.upload),
-                answer.effort,
+                answer.stats,
                 answer.first_visit,
                 answer.finite,
                 silent=not assignment.sends,

@@ -19,8 +19,8 @@ def aggregated_by(
     assert arrays is not None
     upload, floats = wire.unpack_upload(arrays, theta=theta)
     first = sound[0][0]
-    stats = first.effort._replace(buffers=first.effort.buffers._replace(floats=floats))
-    brought = first._replace(upload=upload, effort=stats, mean_of=tuple(result.client for result, _ in sound))
+    stats = first.stats._replace(buffers=first.stats.buffers._replace(floats=floats))
+    brought = first._replace(upload=upload, stats=stats, mean_of=tuple(result.client for result, _ in sound))
     return [
         brought if result is first else result._replace(mean_of=() if result.finite else None) for result, _ in counting
     ]

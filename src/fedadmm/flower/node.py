@@ -10,7 +10,7 @@ from flwr.app import Context, RecordDict
 from fedadmm.core.delivery import answered, settled
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
-from fedadmm.core.round import visit_client
+from fedadmm.core.round import run_client
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.engine.threads import one_thread
 from fedadmm.flower.replies import Description, pack_description, pack_scores, pack_update
@@ -80,7 +80,7 @@ class Node:
         with self._store(request.federation) as store, one_thread():
             journal = store.journal()
             saved = store.get(settled(journal, request.delivery).acknowledged)
-            result, state = visit_client(
+            result, state = run_client(
                 self._algorithm,
                 download,
                 request.assignment,
@@ -89,7 +89,7 @@ class Node:
                 problem=self._task.problem(request.assignment, buffers=request.buffers),
             )
             arrays, residual = self._wire.pack_upload(
-                Payload(result.upload, result.effort.buffers.floats),
+                Payload(result.upload, result.stats.buffers.floats),
                 theta=download.theta,
                 residual=None if saved is None else saved.residual,
             )

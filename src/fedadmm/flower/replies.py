@@ -55,7 +55,7 @@ def read_description(message: Message) -> Description:
 
 def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_examples: int) -> RecordDict:
     """Return a client's update as records; `arrays` has its upload and float buffers, `request` is a number."""
-    stats = result.effort
+    stats = result.stats
     metrics = MetricRecord(
         {
             "num-examples": num_examples,

@@ -56,7 +56,7 @@ class ServerFolder:
     @property
     def checkpoint(self) -> ServerCheckpoint | None:
         """The checkpoint after the last committed round, None before the first."""
-        return self._store.progress()
+        return self._store.checkpoint()
 
     @property
     def initial(self) -> Vector:

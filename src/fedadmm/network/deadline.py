@@ -28,7 +28,7 @@ class TimedEngine(EngineWrapper):
         in_time = assignments if self._deadline is None else self._in_time(assignments, self._deadline)
         end, num_results = self._now, 0
         for result in self._engine.run(download, buffers=buffers, assignments=in_time):
-            gradients = result.effort.gradient_evaluations
+            gradients = result.stats.gradient_evaluations
             end = max(end, self._timing.end(result.client, self._now, gradients=gradients))
             num_results += 1
             yield result

@@ -81,7 +81,7 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
 def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> Iterator[Finding]:
     store = DiskStore(folder.state, types=state_types(experiment.algorithm), identity=None, readonly=True)
     try:
-        checkpoint, records = store.progress(), store.records()
+        checkpoint, records = store.checkpoint(), store.records()
         size = (folder.state / "data.mdb").stat().st_size
         yield Finding("fact", "format", store.about["format"])
         yield Finding("fact", "written by", f"fedadmm {store.about['fedadmm']}, torch {store.about['torch']}")

@@ -42,7 +42,7 @@ def export(run: Path, *, client: int | None, personal: bool, data_dir: Path | No
 
 def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) -> StoredModel:
     """Return the model after the last committed round: the file's if it is in step, else made from the store."""
-    checkpoint = store.progress()
+    checkpoint = store.checkpoint()
     rounds = 0 if checkpoint is None else checkpoint.round
     model = read_model(folder)
     if model is not None and model.round == rounds:

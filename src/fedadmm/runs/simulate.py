@@ -48,7 +48,7 @@ class Result:
     @property
     def buffers(self) -> Buffers:
         """The trained model's buffers."""
-        return self.simulation.progress.buffers
+        return self.simulation.checkpoint.buffers
 
     @property
     def history(self) -> list[Record]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 from torch import nn
@@ -50,7 +50,7 @@ class Simulation:
     def _begin(self, federation: Federation, store: Store) -> None:
         self.federation, self.algorithm, self._store = federation, federation.algorithm, store
         self.engine, self.optimum, self.weights = federation.engine, federation.optimum, federation.weights
-        self.progress = store.progress() or federation.begin
+        self.checkpoint = store.checkpoint() or federation.begin
         self.history = [Record.from_json(table) for table in store.records()]
         self._engine = _started(federation, store, self.history)
         self._certifier = _certifier(federation, store)
@@ -58,7 +58,7 @@ class Simulation:
     @property
     def theta(self) -> Vector:
         """The server's model as a flat vector."""
-        return self.algorithm.model(self.progress.server)
+        return self.algorithm.model(self.checkpoint.server)
 
     @property
     def task(self) -> LearningTask:
@@ -79,43 +79,50 @@ class Simulation:
         """End what the engine started; the result stays readable."""
         self._engine.close()
 
+    @property
+    def progress(self) -> NoReturn:
+        """Refuse the name that `checkpoint` had."""
+        raise InputError("simulation.progress is now called simulation.checkpoint; change the name")
+
     def advance(self) -> Record:
         """Play the next round, commit it, and return its record."""
         began = time.perf_counter()
-        number = self.progress.round + 1
+        number = self.checkpoint.round + 1
         informed = self.history[-1].clients if self.history else None
         assignments = self.federation.planner.plan(number, informed=informed, last_round=self._store.round_of)
         with one_thread():
             results = self._engine.run(
-                self.algorithm.download(self.progress.server), buffers=self.progress.buffers, assignments=assignments
+                self.algorithm.download(self.checkpoint.server),
+                buffers=self.checkpoint.buffers,
+                assignments=assignments,
             )
-            progress, tally = run_round(
-                self.algorithm, self.progress, results, weight=self.weights, registered=self.weights.total
+            checkpoint, summary = run_round(
+                self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
             )
-        scores = self._scores(progress)
+        scores = self._scores(checkpoint)
         if self._certifier is not None:
             with one_thread():
-                scores |= self._certifier.numbers(before=self.progress, after=progress, history=self.history)
-        heard = {*tally.clients, *tally.refused}
+                scores |= self._certifier.numbers(before=self.checkpoint, after=checkpoint, history=self.history)
+        heard = {*summary.clients, *summary.refused}
         lost = tuple(asked.client for asked in assignments if asked.sends and asked.client not in heard)
         took = self._engine.took
-        record = Record.of(number, tally, scores, seconds=time.perf_counter() - began, lost=lost, took=took)
-        counted = sorted(tally.clients + tally.silent)
-        self._store.commit(progress, clients=counted, record=record.to_json(), keep=took.in_use)
-        self._store.drop(number, [client for client in lost if client not in tally.silent])
-        self.progress = progress
+        record = Record.of(number, summary, scores, seconds=time.perf_counter() - began, lost=lost, took=took)
+        counted = sorted(summary.clients + summary.silent)
+        self._store.commit(checkpoint, clients=counted, record=record.to_json(), keep=took.in_use)
+        self._store.drop(number, [client for client in lost if client not in summary.silent])
+        self.checkpoint = checkpoint
         self.history.append(record)
         return record
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the server's model on the test examples."""
-        return self._scores(self.progress)
+        return self._scores(self.checkpoint)
 
-    def _scores(self, progress: ServerCheckpoint) -> dict[str, float]:
+    def _scores(self, checkpoint: ServerCheckpoint) -> dict[str, float]:
         with one_thread():
-            theta = self.algorithm.model(progress.server)
-            shown = self.algorithm.download(progress.server)._replace(theta=theta)
-            scores = self._engine.evaluate(shown, buffers=progress.buffers)
+            theta = self.algorithm.model(checkpoint.server)
+            shown = self.algorithm.download(checkpoint.server)._replace(theta=theta)
+            scores = self._engine.evaluate(shown, buffers=checkpoint.buffers)
         if self.optimum is not None:
             scores["distance"] = self.optimum.distance(theta)
         return scores
@@ -127,7 +134,7 @@ class Simulation:
     def model(self) -> nn.Module:
         """Return a copy of the network with the server's weights and buffers."""
         self.task.model.load(self.theta)
-        self.task.model.load_buffers(self.progress.buffers)
+        self.task.model.load_buffers(self.checkpoint.buffers)
         return independent_copy(self.task.model.module)
 
     def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
@@ -142,7 +149,7 @@ class Simulation:
                 self.task.evaluate_client(
                     client,
                     self.theta if model == "theta" else self.personal_model(client),
-                    buffers=self.progress.buffers,
+                    buffers=self.checkpoint.buffers,
                 )[metric]
                 for client in range(self.task.data.num_clients)
             ]
@@ -174,7 +181,7 @@ def _started(federation: Federation, store: Store, history: Sequence[Record]) ->
         federation.algorithm,
         seconds=seconds,
         applied={client: record.round for record in history for client in record.clients},
-        kept={0: federation.begin, **store.kept()},
+        kept={0: federation.begin, **store.older_checkpoints()},
     )
 
 

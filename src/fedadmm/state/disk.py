@@ -87,10 +87,15 @@ class DiskStore:
         self.file.stage(round, client, state)
 
     def commit(
-        self, progress: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Collection[int] = ()
+        self,
+        checkpoint: ServerCheckpoint,
+        *,
+        clients: Sequence[int],
+        record: dict[str, Any],
+        keep: Collection[int] = (),
     ) -> None:
         """Make a round count in one transaction, and reclaim the states and the checkpoint that it replaced."""
-        number = progress.round
+        number = checkpoint.round
         replaced = {client: self._rounds[client] for client in clients if client in self._rounds}
         digest = self._digest + _digest((client, number) for client in clients) - _digest(replaced.items())
         digest %= 2**64
@@ -102,7 +107,7 @@ class DiskStore:
                 tables.delete("states", PAIR.pack(*pair))
             kept = self._keep_older(tables, number - 1, keep)
             tables.put("records", NUMBER.pack(number), json.dumps(record).encode())
-            fields = (number, digest, progress.seen, *progress.buffers, *progress.server)
+            fields = (number, digest, checkpoint.seen, *checkpoint.buffers, *checkpoint.server)
             tables.put("meta", CHECKPOINT, *encode(fields))
         self.file.flush()
         self._rounds.update(dict.fromkeys(clients, number))
@@ -124,13 +129,13 @@ class DiskStore:
         """Delete states that were written ahead for a round that was committed without these clients."""
         self._delete_states([(client, round) for client in clients])
 
-    def progress(self) -> ServerCheckpoint | None:
+    def checkpoint(self) -> ServerCheckpoint | None:
         """Return the checkpoint after the last committed round, None before the first."""
         with self.file.reading("the server's checkpoint") as tables:
             fields = _checkpoint_fields(tables)
         return None if fields is None else self._read(fields)
 
-    def kept(self) -> dict[int, ServerCheckpoint]:
+    def older_checkpoints(self) -> dict[int, ServerCheckpoint]:
         """Return the checkpoints of earlier rounds that were to be kept."""
         with self.file.reading("the server's checkpoint") as tables:
             return {

@@ -20,7 +20,7 @@ class MemoryStore:
         self._states: dict[int, Message] = {}
         self._rounds: dict[int, int] = {}  # of the states
         self._staged: dict[int, Message] = {}
-        self._progress: ServerCheckpoint | None = None
+        self._checkpoint: ServerCheckpoint | None = None
         self._records: list[dict[str, Any]] = []
 
     def get(self, client: int) -> Message | None:
@@ -41,23 +41,28 @@ class MemoryStore:
         self._staged[client] = state
 
     def commit(
-        self, progress: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Collection[int] = ()
+        self,
+        checkpoint: ServerCheckpoint,
+        *,
+        clients: Sequence[int],
+        record: dict[str, Any],
+        keep: Collection[int] = (),
     ) -> None:
         """Make the staged states of these clients count, and drop the others; nobody will ask for earlier rounds."""
         self._states.update((client, self._staged[client]) for client in clients)
-        self._rounds.update(dict.fromkeys(clients, progress.round))
+        self._rounds.update(dict.fromkeys(clients, checkpoint.round))
         self._staged.clear()
-        self._progress = progress
+        self._checkpoint = checkpoint
         self._records.append(record)
 
     def drop(self, round: int, clients: Sequence[int]) -> None:
         """Do nothing: the commit has dropped them."""
 
-    def progress(self) -> ServerCheckpoint | None:
-        """Return the progress after the last committed round."""
-        return self._progress
+    def checkpoint(self) -> ServerCheckpoint | None:
+        """Return the checkpoint after the last committed round."""
+        return self._checkpoint
 
-    def kept(self) -> dict[int, ServerCheckpoint]:
+    def older_checkpoints(self) -> dict[int, ServerCheckpoint]:
         """Return nothing: a store that ends with its process is never opened again."""
         return {}
 

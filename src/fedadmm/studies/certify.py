@@ -52,7 +52,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
         )
     simulation = simulation_of(experiment.replace(engine="serial"), data_dir=data_dir)
     theta = simulation.theta if model is None else model.theta.to(simulation.theta.dtype)
-    smoothness = of_task(simulation.task, w=theta, buffers=simulation.progress.buffers)
+    smoothness = of_task(simulation.task, w=theta, buffers=simulation.checkpoint.buffers)
     conditions = [*_of_fedadmm(experiment, smoothness), *_lapses(experiment, records)]
     facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
     later = [record for record in certified if record.number("share_seen") > 1 - 1e-9]
@@ -187,7 +187,7 @@ def _lowest(simulation: Simulation) -> tuple[float, str]:
     clients, weights = range(task.data.num_clients), simulation.weights.values
     shares = [1.0 for _ in clients] if weights is None else weights / weights.mean()
     values = [
-        task.objective(client, buffers=simulation.progress.buffers).value_and_gradient(best)[0] for client in clients
+        task.objective(client, buffers=simulation.checkpoint.buffers).value_and_gradient(best)[0] for client in clients
     ]
     total = sum(share * value for share, value in zip(shares, values, strict=True))
     return float(total), "the optimum that scipy finds"

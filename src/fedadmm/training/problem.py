@@ -86,7 +86,7 @@ class SGDProblem:
         """Return x with (H + rho I) x = v, for the Hessian H of f at w."""
         return self._objective.hessian_solve(w, v, rho=rho)
 
-    def effort(self) -> ClientStats:
+    def stats(self) -> ClientStats:
         """Return what was done since the problem was made."""
         loss = float(self._loss_sum) / max(self._num_losses, 1)
         return ClientStats(self._steps, self._objective.evaluations, loss, self._model.buffers(), self._epsilon)

@@ -122,7 +122,7 @@ class QuadraticProblem:
         drawn = torch.from_numpy(stream(task.seed, "error", self.round, self.client).standard_normal(dimension))
         return drawn * (epsilon**0.5 / drawn.norm())
 
-    def effort(self) -> ClientStats:
+    def stats(self) -> ClientStats:
         """Return what was done; the loss of a quadratic is of no interest here."""
         return ClientStats(self._steps, self._steps * self.num_examples, 0.0, self._buffers)
 

@@ -7,7 +7,7 @@ import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.round import ServerCheckpoint, run_round, visit_client
+from fedadmm.core.round import ServerCheckpoint, run_client, run_round
 from fedadmm.engine.planner import Planner
 from fedadmm.runs.lagrangian import Certificate, certificate_of, share
 from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics
@@ -44,7 +44,7 @@ def rounds(
     applied: tuple[int, ...] | None = None
     for active in draws:
         answers = [
-            visit_client(
+            run_client(
                 algorithm,
                 algorithm.download(checkpoint.server),
                 assignment,

@@ -112,7 +112,7 @@ class StackedProblem:
         self._evaluations += self._counts
         return torch.cat(total, dim=1)
 
-    def efforts(self) -> list[ClientStats]:
+    def stats(self) -> list[ClientStats]:
         """Return what was done for each client since the problem was made."""
         losses = (self._loss_sum / self._column(np.maximum(self._steps, 1))[:, 0]).tolist()
         done = zip(self._steps.tolist(), self._evaluations.tolist(), losses, strict=True)
