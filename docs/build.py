@@ -37,15 +37,12 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
     if study.chosen:
         return ratios_markdown(study, results=RESULTS)
     jobs = jobs_of(study, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper")
-    report = paper_report(study, jobs, results=RESULTS)
-    if not report.sections:
+    sections = paper_report(study, jobs, results=RESULTS)
+    if not sections:
         return "No run yet.\n"
-    titles = [section.title for section in report.sections]
-    methods = methods_in([section.runs for section in report.sections])
-    parts = [
-        f"{title}:\n\n{markdown(report_rows(inside, published=report.published))}"
-        for title, inside in zip(titles, methods, strict=True)
-    ]
+    titles = [section.title for section in sections]
+    methods = methods_in([section.runs for section in sections])
+    parts = [f"{title}:\n\n{markdown(report_rows(rows))}" for title, rows in zip(titles, methods, strict=True)]
     if curves:
         picture = DOCS / "figures" / f"{name}{'' if small else '-paper'}.png"
         if draw:

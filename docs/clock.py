@@ -24,7 +24,7 @@ def runs_in(results: Path) -> Runs:
     """Return the finished runs of the study."""
     jobs = jobs_of(CLOCK, places=Places(results, results), found={}, size="small")
     found: Runs = {}
-    for section in paper_report(CLOCK, jobs, results=results).sections:
+    for section in paper_report(CLOCK, jobs, results=results):
         for run in section.runs:
             found.setdefault((section.title, run.label), []).append(run)
     return found

@@ -8,7 +8,7 @@ from fedadmm.cli import data as cli_data
 from fedadmm.core.errors import InputError
 from fedadmm.data import federate, load
 from fedadmm.data.sources import MNIST
-from fedadmm.report.partition import draw_label_counts
+from fedadmm.report.figures import draw_label_counts
 
 
 @pytest.fixture(autouse=True)

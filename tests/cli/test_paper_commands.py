@@ -125,7 +125,7 @@ def test_a_damaged_file_of_tuned_values_is_one_sentence_before_anything_is_run(t
 def test_results_cannot_go_into_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     failed = CliRunner().invoke(app, ["reproduce", "figure9", "--results", str(tmp_path / "file")])
-    assert f"{tmp_path}/file is a file and no folder; give another" in str(failed.exception)
+    assert f"{tmp_path}/file is a file, not a folder; give another" in str(failed.exception)
 
 
 def test_columns_are_named_with_blanks_between_them_and_none_holds_a_comma():

@@ -13,8 +13,8 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data import Examples, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
-from fedadmm.runs.build import data_of
-from fedadmm.runs.simulate import simulate
+from fedadmm.runs.assembly import data_of
+from fedadmm.runs.runner import simulate
 from fedadmm.runs.simulation import Simulation
 from fedadmm.training.local import LocalTraining
 from play import identical

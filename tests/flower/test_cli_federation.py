@@ -21,7 +21,7 @@ DEPLOY = Path(__file__).parents[2] / "docs" / "DEPLOY.md"
         (["status"], "there is no federation in federation; start one with: fedadmm federation up"),
         (["kill", "node-0"], "there is no federation in federation"),
         (["down"], "there is no federation in federation"),
-        (["up", "--nodes", "0"], "nodes=0 is no federation; use a whole number from 1 on"),
+        (["up", "--nodes", "0"], "nodes=0 is out of range; use a whole number from 1 on"),
         (["app", "here"], "here is there already; give another folder"),
     ],
 )

@@ -9,7 +9,7 @@ from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.round import Assignment
 from fedadmm.core.schedules import Step
-from fedadmm.runs.simulate import simulate
+from fedadmm.runs.runner import simulate
 from fedadmm.training.local import LocalTraining
 from play import Watched, identical
 from worlds import World, made, network, some_data

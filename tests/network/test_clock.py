@@ -12,8 +12,7 @@ from fedadmm.cli import app
 from fedadmm.config.plans import load_plan, parse_changes
 from fedadmm.network.device_files import simulated_devices
 from fedadmm.network.settings import Clock, Faults
-from fedadmm.report.axes import SIMULATED, axes_of
-from fedadmm.report.methods import methods_of
+from fedadmm.report.methods import SIMULATED, axes_of, methods_of
 from fedadmm.report.runs import read_run
 from fedadmm.report.table import comparison_rows
 from fedadmm.runs.records import Record

@@ -1,12 +1,12 @@
 """The page in a real browser: it draws, toggles, changes its axis, and asks nobody for anything."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from fedadmm.report.page import write_page
-from fedadmm.report.runs import read_run
-from fedadmm.report.section import Published, Section
+from fedadmm.report.runs import Published, Section, read_run
 from run_folders import write_run
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
@@ -25,12 +25,15 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     curves = {"fedadmm": [0.2, 0.4, 0.6], "fedavg": [0.1, 0.5, 0.5], "odd </script> <b>&": [0.1, 0.2, 0.3]}
     runs = [
-        read_run(write_run(folder / f"{n}-{seed}", [a + 0.01 * seed for a in accuracies], label=label, seed=seed))
+        replace(
+            read_run(write_run(folder / f"{n}-{seed}", [a + 0.01 * seed for a in accuracies], label=label, seed=seed)),
+            published=Published("Table III", 33),
+        )
         for n, (label, accuracies) in enumerate(curves.items())
         for seed in (0, 1)
     ]
     sections = [Section("First", runs, "A remark."), Section("Second", runs[:1])]
-    return write_page(sections, folder / "r.html", title="t", published=lambda run: Published("Table III", 33))
+    return write_page(sections, folder / "r.html", title="t")
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
 import json
 import re
+from dataclasses import replace
 
 from matplotlib import pyplot as plt
 
 from fedadmm.report.figures import accuracy_figure, columns_figure
 from fedadmm.report.methods import methods_in, methods_of
 from fedadmm.report.page import write_page
-from fedadmm.report.runs import read_run
-from fedadmm.report.section import Published, Section
+from fedadmm.report.runs import Published, Section, read_run
 from fedadmm.report.writing import write_report
 from run_folders import write_run
 
@@ -43,8 +43,8 @@ def test_the_page_holds_each_curve_and_its_whole_experiment(tmp_path):
 
 def test_nothing_from_a_run_folder_becomes_markup(tmp_path):
     run = read_run(write_run(tmp_path / "a", [0.6], label=EVIL))
-    section = Section(EVIL, [run], EVIL)
-    page = write_page([section, section], tmp_path / "r.html", title=EVIL, published=lambda r: Published(EVIL, 3))
+    section = Section(EVIL, [replace(run, published=Published(EVIL, 3))], EVIL)
+    page = write_page([section, section], tmp_path / "r.html", title=EVIL)
     assert "<img" not in markup_of(page)
     assert data_of(page)[0]["curves"][0]["name"] == EVIL
 
@@ -86,12 +86,15 @@ def test_a_much_longer_run_leaves_the_others_room(tmp_path):
 
 def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path):
     runs = [
-        read_run(write_run(tmp_path / f"{label}{seed}", [0.2, 0.6], label=label, seed=seed))
+        replace(
+            read_run(write_run(tmp_path / f"{label}{seed}", [0.2, 0.6], label=label, seed=seed)),
+            published=Published("Table III", 10),
+        )
         for label in ("fedadmm", "_odd $label", "fedavg")
         for seed in (0, 1)
     ]
     sections = [Section("Table III: MNIST, IID", runs), Section("Later", [], "To be run.")]
-    page = write_report(sections, tmp_path / "out", title="t", published=lambda run: Published("Table III", 10))
+    page = write_report(sections, tmp_path / "out", title="t")
     assert page == tmp_path / "out/report.html"
     assert "No runs yet." in page.read_text()
     figures = sorted(path.name for path in (tmp_path / "out/figures").iterdir())

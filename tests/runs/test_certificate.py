@@ -10,9 +10,9 @@ import torch
 
 from certified_runs import CERTIFIABLE, NUM_CLIENTS, experiment
 from fedadmm import Experiment, FedADMM, FedAvg, InputError
-from fedadmm.runs.build import simulation_of
 from fedadmm.runs.certificate import KEYS
 from fedadmm.runs.runner import run
+from fedadmm.runs.simulation import simulation_of
 from fedadmm.studies.theory.smoothness import of_task
 
 

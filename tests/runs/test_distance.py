@@ -10,8 +10,7 @@ from fedadmm.config.plans import load_plan
 from fedadmm.core.metrics import DISTANCE
 from fedadmm.report.methods import methods_of
 from fedadmm.report.page import write_page
-from fedadmm.report.runs import read_run
-from fedadmm.report.section import Section
+from fedadmm.report.runs import Section, read_run
 from fedadmm.report.table import comparison_rows
 from fedadmm.runs.runner import run
 

@@ -8,11 +8,10 @@ import pytest
 
 from fedadmm import FedAvg, LocalTraining, simulate
 from fedadmm.config.plans import load_plan
-from fedadmm.runs.listeners import Callback, Listener
+from fedadmm.runs.listeners import Callback, Interruption, Listener, OutOfTimeError, StoppedAtOnce, TimeBudget
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run
 from fedadmm.runs.simulation import Simulation
-from fedadmm.runs.stopping import Interruption, OutOfTimeError, StoppedAtOnce, TimeBudget
 from worlds import some_data
 
 QUICK = {"model.name": "softmax_regression", "local.epochs": 1, "engine": "serial"}

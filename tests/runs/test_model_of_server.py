@@ -8,10 +8,10 @@ import torch
 from fedadmm import Experiment, FedAvg
 from fedadmm.algorithms.fedavg import Server
 from fedadmm.config.plans import load_plan
-from fedadmm.runs.build import simulation_of as simulation_from
 from fedadmm.runs.check import findings
+from fedadmm.runs.export import read_model
 from fedadmm.runs.runner import run
-from fedadmm.runs.stored_model import read_model
+from fedadmm.runs.simulation import simulation_of as simulation_from
 from small_runs import simulation_of
 from told import Doubled
 from worlds import made, perceptron

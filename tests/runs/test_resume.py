@@ -52,7 +52,7 @@ ROUND = [
     ("fedadmm.runs.folder:RunFolder", "append_record", 2, "before"),
     ("fedadmm.runs.folder:RunFolder", "append_record", 2, "after"),
 ]
-END = [("fedadmm.runs.stored_model:StoredModel", "of", 1, "before"), ("fedadmm.core.files:os", "fsync", 1, "after")]
+END = [("fedadmm.runs.export:StoredModel", "of", 1, "before"), ("fedadmm.core.files:os", "fsync", 1, "after")]
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from torch import nn
 from fedadmm import FedADMM, InputError, LocalTraining, federate, make_dataset, simulate
 from fedadmm.config.plans import load_plan
 from fedadmm.data.generated import GeneratedData
-from fedadmm.runs.build import simulation_of
 from fedadmm.runs.runner import run
+from fedadmm.runs.simulation import simulation_of
 from fedadmm.training.task import LearningTask
 from play import identical
 from worlds import learning_task, made

@@ -11,10 +11,9 @@ import pytest
 
 from fedadmm.algorithms import FedAvg, FedDyn
 from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
-from fedadmm.runs.listeners import Callback, Listener
+from fedadmm.runs.listeners import Callback, Listener, OutOfTimeError, TimeBudget
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment
-from fedadmm.runs.stopping import OutOfTimeError, TimeBudget
 from fedadmm.studies.campaign import Job, Places, jobs_of, play
 from fedadmm.studies.cost_estimate import CostEstimate, gradient_evaluations
 from fedadmm.studies.paper.study import PaperRun, Study

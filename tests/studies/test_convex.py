@@ -13,7 +13,7 @@ import torch
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
-from fedadmm.runs.build import simulation_of
+from fedadmm.runs.simulation import simulation_of
 from fedadmm.studies import convex
 from fedadmm.studies.convex import DATA, METHODS, Cell, cells, clients, fill, outcome, promised, read, slope
 from fedadmm.studies.convex_table import broken_promises, rows, theory_rows

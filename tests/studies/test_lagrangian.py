@@ -2,7 +2,7 @@
 
 import torch
 
-from fedadmm.runs.lagrangian import certificate_of, share
+from fedadmm.runs.certificate import certificate_of, share
 from fedadmm.studies.theory.quadratics import heterogeneous
 
 TASK = heterogeneous(3, 4, seed=2)

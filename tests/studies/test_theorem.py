@@ -10,7 +10,7 @@ from fedadmm.algorithms import FedADMM
 from fedadmm.algorithms.fedadmm import Client, Upload
 from fedadmm.core.algorithm import LocalProblem
 from fedadmm.core.errors import InputError
-from fedadmm.runs.lagrangian import Certificate, Gap
+from fedadmm.runs.certificate import Certificate, Gap
 from fedadmm.studies.theory.analysis import means_over_draws
 from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.lemmas import lemma_1, lemma_2, lemma_3

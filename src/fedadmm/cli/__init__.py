@@ -9,7 +9,7 @@ import typer
 from fedadmm.cli.commands import LazyCommands
 from fedadmm.cli.console import err, say
 from fedadmm.core.errors import InputError
-from fedadmm.runs.stopping import StoppedAtOnce
+from fedadmm.runs.listeners import StoppedAtOnce
 
 app = typer.Typer(
     cls=LazyCommands,

@@ -20,11 +20,12 @@ from fedadmm.cli.options import (
     plan_named,
 )
 from fedadmm.cli.progress import run_with_progress, tell_end
+from fedadmm.cli.show import show_comparison
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.metrics import metric_named
 from fedadmm.report.runs import RunData, read_run
-from fedadmm.runs.status import EXIT_CODES
-from fedadmm.runs.stopping import Interruption
+from fedadmm.runs.listeners import Interruption
+from fedadmm.runs.records import EXIT_CODES
 
 app = typer.Typer()
 
@@ -62,25 +63,24 @@ def compare_command(
 def _show_comparison(first: Experiment, runs: Sequence[RunData], *, remark: str, out: Path) -> None:
     """Print the table of a comparison, and write it, its figure and its page beside the runs."""
     # Imported here because matplotlib and plotly take a second.
-    from fedadmm.report.axes import BYTES, ROUNDS, SIMULATED, axes_of
     from fedadmm.report.figures import accuracy_figure, save_figure
-    from fedadmm.report.methods import methods_of
+    from fedadmm.report.methods import BYTES, ROUNDS, SIMULATED, axes_of, methods_of
     from fedadmm.report.page import write_page
-    from fedadmm.report.section import Section
-    from fedadmm.report.table import comparison_markdown, comparison_table
+    from fedadmm.report.runs import Section
+    from fedadmm.report.table import comparison_rows, markdown
 
     heading = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds"
     title = heading
     if first.target is not None:
         title += f"; rounds and upload to reach {metric_named(first.metric).name} {first.target:g}"
-    console.print(comparison_table(runs, title=title))
+    show_comparison(runs, title=title)
     if remark:
         console.print(remark, highlight=False)
-    markdown, picture = out / f"{first.name}.md", out / f"{first.name}.png"
-    markdown.write_text(comparison_markdown(runs))
+    table, picture = out / f"{first.name}.md", out / f"{first.name}.png"
+    table.write_text(markdown(comparison_rows(runs)))
     methods = methods_of(runs)
     axes = (ROUNDS, SIMULATED if SIMULATED in axes_of(methods) else BYTES)
     save_figure(accuracy_figure(methods, title=title, axes=axes, width=12), picture)
     section = Section(heading.removeprefix(f"{first.name}, "), list(runs), remark)  # the page's own says the name
     page = write_page([section], out / "report.html", title=first.name)
-    say(f"Figure: {picture}\nTable:  {markdown}\nRuns:   {out}\nReport: {page}")
+    say(f"Figure: {picture}\nTable:  {table}\nRuns:   {out}\nReport: {page}")

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from rich.table import Table
 
-from fedadmm.cli.console import out as console
-from fedadmm.cli.console import say, titled_table
+from fedadmm.cli.console import say, show_table
 from fedadmm.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,21 +53,18 @@ def list_command(data_dir: DataDir = None) -> None:
     from fedadmm.data.sources import SOURCES
 
     folder = data_folder(data_dir)
-    table = titled_table(f"Data in {folder}")
-    for column in ("dataset", "state", "where", "how to get it"):
-        table.add_column(column, overflow="fold")
-    table.add_row("digits", "[green]there", "scikit-learn", "nothing to do")
+    rows = [("digits", "[green]there", "scikit-learn", "nothing to do")]
     for name, source in SOURCES.items():
         states = [state_of(file, folder=folder) for file in source.files]
         where = str(Path(source.files[0].path).parent)
         if set(states) == {"verified"}:
-            table.add_row(name, "[green]there, verified", where, "nothing to do")
+            rows.append((name, "[green]there, verified", where, "nothing to do"))
             continue
         summary = ", ".join(
             f"{states.count(state)} {state}" for state in ("missing", "damaged", "verified") if state in states
         )
-        table.add_row(name, f"[yellow]{summary}", where, f"fedadmm data fetch {name}")
-    console.print(table)
+        rows.append((name, f"[yellow]{summary}", where, f"fedadmm data fetch {name}"))
+    show_table(f"Data in {folder}", ("dataset", "state", "where", "how to get it"), rows)
     say('qmnist names the writers of mnist: it makes partition "natural" possible.')
 
 
@@ -108,7 +103,7 @@ def show_command(
     )
     counts = data.label_counts()
     _print_statistics(data, counts=counts)
-    console.print(_clients_table(counts))
+    _show_clients(counts)
     if out is None:
         say("For a drawing of all clients, add --out FILE.png")
     else:
@@ -126,24 +121,23 @@ def _print_statistics(data: PartitionedData, *, counts: np.ndarray) -> None:
     say(f"classes per client: mean {classes.mean():.2f}, min {classes.min()}, {most}")
 
 
-def _clients_table(counts: np.ndarray) -> Table:
-    """Return a row for each of the first clients: a bar for each class, full for its most frequent one."""
+def _show_clients(counts: np.ndarray) -> None:
+    """Print a row for each of the first clients: a bar for each class, full for its most frequent one."""
     num_clients, num_classes = counts.shape
-    table = Table(box=None, pad_edge=False)
-    for column in ("client", "examples", "classes"):
-        table.add_column(column, justify="right")
-    table.add_column("".join(str(label % 10) for label in range(num_classes)), overflow="fold")
+    rows = []
     for client, row in enumerate(counts[:_NUM_CLIENTS_DRAWN]):
         heights = np.ceil(row / row.max() * (len(_SHADES) - 1)).astype(int)
         bars = "".join(_SHADES[height] for height in heights)
-        table.add_row(str(client), str(row.sum()), str((row > 0).sum()), bars)
+        rows.append((str(client), str(row.sum()), str((row > 0).sum()), bars))
     if num_clients > _NUM_CLIENTS_DRAWN:
-        table.add_row("...", "", "", f"and {num_clients - _NUM_CLIENTS_DRAWN:,} more")
-    return table
+        rows.append(("...", "", "", f"and {num_clients - _NUM_CLIENTS_DRAWN:,} more"))
+    numbers = ("client", "examples", "classes")
+    labels = "".join(str(label % 10) for label in range(num_classes))
+    show_table(None, (*numbers, labels), rows, right=numbers, box=None)
 
 
 def _save_drawing(counts: np.ndarray, *, title: str, out: Path) -> None:
-    from fedadmm.report.partition import draw_label_counts  # imports matplotlib
+    from fedadmm.report.figures import draw_label_counts  # imports matplotlib
 
     figure = draw_label_counts(counts, title=title)
     if out.suffix.lstrip(".") not in figure.canvas.get_supported_filetypes():

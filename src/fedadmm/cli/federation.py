@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fedadmm.cli.console import out, say
+from fedadmm.cli.console import say, show_table
 from fedadmm.core.errors import InputError
 from fedadmm.flower.local import LocalFederation, copy_app
 
@@ -32,7 +31,7 @@ def up_command(
     Example: fedadmm federation up --nodes 4
     """
     if nodes < 1:
-        raise InputError(f"nodes={nodes} is no federation; use a whole number from 1 on")
+        raise InputError(f"nodes={nodes} is out of range; use a whole number from 1 on")
     federation = _federation(folder, must_exist=False)
     federation.up(num_nodes=nodes)
     say(f"{nodes} nodes are connected. `fedadmm federation app my-app` makes an app to run on them:")
@@ -53,11 +52,9 @@ def app_command(folder: Annotated[Path, typer.Argument(help="The folder to make.
 def status_command(folder: Folder = Path("federation")) -> None:
     """Tell which processes run, and how many nodes the SuperLink holds for connected."""
     federation = _federation(folder)
-    table = Table("process", "pid", "runs", "log", box=None)
     processes = federation.processes
-    for name, process in processes.items():
-        table.add_row(name, str(process.pid), "yes" if process.alive else "no", str(federation.log(name)))
-    out.print(table)
+    rows = [(name, str(p.pid), "yes" if p.alive else "no", str(federation.log(name))) for name, p in processes.items()]
+    show_table(None, ("process", "pid", "runs", "log"), rows, box=None)
     link = processes.get("superlink")
     if link is not None and link.alive:
         say(f"{federation.online()} nodes are connected")

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import typer
-from rich.table import Table
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli.console import out as console
-from fedadmm.cli.console import titled_table
+from fedadmm.cli.console import show_table
 from fedadmm.cli.options import Out, cost_estimate
 from fedadmm.cli.report import tell_left_out
 from fedadmm.config.experiment import Experiment
@@ -24,50 +23,42 @@ app = typer.Typer()
 @app.command()
 def list_command(out: Out = Path("runs")) -> None:
     """List presets, algorithms, the paper's tables and figures with their cost, and the runs in a folder."""
-    presets = titled_table("Presets: fedadmm run PRESET")
-    presets.add_column("preset", no_wrap=True)
-    presets.add_column("what")
-    for name, description in preset_descriptions().items():
-        presets.add_row(name, description)
-    console.print(presets)
+    presets = preset_descriptions().items()
+    show_table("Presets: fedadmm run PRESET", ("preset", "what"), presets, whole=("preset",))
     console.print(f"algorithms: {', '.join(ALGORITHMS)}")
-    console.print(_paper_table())
+    _show_paper()
     runs, left_out = list_runs(out)
     tell_left_out(left_out)
     if runs:
-        console.print(_runs_table(runs, title=f"Runs in {out}"))
+        show_table(f"Runs in {out}", ("run", "rounds", "best", "status"), map(_run_row, runs))
     else:
         console.print(f"runs:       none in {out}")
 
 
-def _runs_table(runs: list[RunData], *, title: str) -> Table:
-    table = titled_table(title)
-    for column in ("run", "rounds", "best", "status"):
-        table.add_column(column, overflow="fold")
-    for run in runs:
-        best = methods_of([run])[0].best
-        score = "-" if best is None else f"{run.metric.name} {best.text(run.metric)}"
-        table.add_row(run.path.name, f"{len(run.rounds)}/{run.experiment['rounds']}", score, run.status)
-    return table
+def _run_row(run: RunData) -> tuple[str, ...]:
+    best = methods_of([run])[0].best
+    score = "-" if best is None else f"{run.metric.name} {best.text(run.metric)}"
+    return run.path.name, f"{len(run.rounds)}/{run.experiment['rounds']}", score, run.status
 
 
-def _paper_table() -> Table:
-    """Return every table and figure of the paper with its number of runs, and its cost where it is known."""
-    table = titled_table(
+def _show_paper() -> None:
+    """Print every table and figure of the paper with its number of runs, and its cost where it is known."""
+    estimate = cost_estimate()
+    sizes: tuple[Size, Size] = ("paper", "small")
+    rows = []
+    for study in PAPER.values():
+        costs = [_cost([run.experiment for run in study.runs(size)], study.seeds(size), estimate) for size in sizes]
+        rows.append((study.name, *costs[0], *costs[1], study.title))
+    numbers = ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours")
+    show_table(
         "The paper: fedadmm reproduce PRESET [--size small]",
+        ("preset", *numbers, "what"),
+        rows,
+        right=numbers,
+        whole=("preset", *numbers),
         caption="Runs and hours on this machine, at the paper's size and with --size small.\n"
         "Where hours are ?, `fedadmm reproduce --status` times some batches and estimates them.",
     )
-    table.add_column("preset", no_wrap=True)
-    for column in ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("what")
-    estimate = cost_estimate()
-    sizes: tuple[Size, Size] = ("paper", "small")
-    for study in PAPER.values():
-        costs = [_cost([run.experiment for run in study.runs(size)], study.seeds(size), estimate) for size in sizes]
-        table.add_row(study.name, *costs[0], *costs[1], study.title)
-    return table
 
 
 def _cost(experiments: list[Experiment], num_seeds: int, estimate: CostEstimate) -> tuple[str, str]:

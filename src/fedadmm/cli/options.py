@@ -16,7 +16,7 @@ from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
 from fedadmm.core.errors import InputError
 from fedadmm.core.names import near_names
 from fedadmm.core.optional import NeedsEveryClient, trait
-from fedadmm.runs.stopping import TimeBudget
+from fedadmm.runs.listeners import TimeBudget
 
 if TYPE_CHECKING:
     from fedadmm.studies.cost_estimate import CostEstimate
@@ -137,7 +137,7 @@ def budget_of(text: str | None) -> TimeBudget:
     match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
     if not any((hours, minutes, seconds)):
-        raise InputError(f"budget={text!r} is no duration; write 2h, 90m, 1h30m or 45s")
+        raise InputError(f"budget={text!r} is not a duration; write 2h, 90m, 1h30m or 45s")
     return TimeBudget(hours * 3600 + minutes * 60 + seconds)
 
 

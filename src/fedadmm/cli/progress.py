@@ -15,9 +15,8 @@ from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.metrics import metric_named
 from fedadmm.report.table import format_seconds
-from fedadmm.runs.listeners import Listener
+from fedadmm.runs.listeners import Interruption, Listener
 from fedadmm.runs.records import Record
-from fedadmm.runs.stopping import Interruption
 
 if TYPE_CHECKING:
     from fedadmm.runs.runner import Run

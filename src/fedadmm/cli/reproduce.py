@@ -1,14 +1,12 @@
 """The command that reproduces the paper's tables and figures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fedadmm.cli.console import out as console
-from fedadmm.cli.console import say, show_rows, titled_table
+from fedadmm.cli.console import say, show_rows, show_table
 from fedadmm.cli.options import (
     BudgetOption,
     Columns,
@@ -26,11 +24,10 @@ from fedadmm.cli.options import (
 from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.runs.listeners import Listener
-from fedadmm.runs.stopping import Interruption, OutOfTimeError, TimeBudget
+from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
 from fedadmm.studies.campaign import Job, Places, jobs_of, paper_report, play
 from fedadmm.studies.cost_estimate import CostEstimate
-from fedadmm.studies.paper import PAPER, Rows, Size, Study
+from fedadmm.studies.paper import PAPER, Size, Study
 from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
 from fedadmm.studies.ratios import arrivals_file, keep_ratios, overall, ratio_rows, read_arrivals
@@ -68,7 +65,7 @@ def reproduce_command(
         check_seeds(seeds)
     for folder in (out, results):
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is a file and no folder; give another")
+            raise InputError(f"{folder} is a file, not a folder; give another")
     places, costs = Places(out, results), cost_estimate()
     found = read_tuned(out)
     chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
@@ -88,7 +85,7 @@ def reproduce_command(
             "--report": report,
         }
         refuse(preset, "is worked out, not run", given)
-        _print_worked_out(chosen[0].title, table())
+        show_rows(table(), title=chosen[0].title)
         return
     by_preset = {
         one: _rows(
@@ -125,7 +122,9 @@ def reproduce_command(
 
 
 def _print_status(by_preset: dict[Study, list[Job]], costs: CostEstimate, *, size: Size, results: Path) -> None:
-    console.print(_status_table(by_preset, costs))
+    names, numbers = ("preset", "column"), ("runs", "done", "hours spent", "hours left")
+    columns, rows = (*names, *numbers), _status_rows(by_preset, costs)
+    show_table("Done, and left on this machine", columns, rows, right=numbers, whole=columns)
     say(
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
         "timed on this one." + (" Small versions: --size small." if size == "paper" else "")
@@ -135,11 +134,8 @@ def _print_status(by_preset: dict[Study, list[Job]], costs: CostEstimate, *, siz
             say(f"{path} has the rounds of arrival of {count} runs that are not kept.")
 
 
-def _status_table(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Table:
-    """Return what is done, what it cost and what is left: of a single preset by its columns."""
-    table = titled_table("Done, and left on this machine")
-    for column in ("preset", "column", "runs", "done", "hours spent", "hours left"):
-        table.add_column(column, justify="left" if column in ("preset", "column") else "right", no_wrap=True)
+def _status_rows(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Iterator[tuple[str, ...]]:
+    """Yield what is done, what it cost and what is left: of a single preset by its columns."""
     by_column = len(by_preset) == 1
     for preset, jobs in by_preset.items():
         groups: dict[str, list[Job]] = {}
@@ -149,8 +145,7 @@ def _status_table(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Tab
             spent = sum(job.seconds_spent for job in group) / 3600
             left = sum(job.seconds_left(costs) for job in group) / 3600
             done = sum(job.is_done for job in group)
-            table.add_row(preset.name, column, str(len(group)), str(done), f"{spent:.2f}", f"{left:.2f}")
-    return table
+            yield preset.name, column, str(len(group)), str(done), f"{spent:.2f}", f"{left:.2f}"
 
 
 def _run_missing(
@@ -193,7 +188,7 @@ def _run_missing(
 
 
 def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
-    found = keep_ratios(preset, paper_report(preset, jobs, results=results).sections, results=results)
+    found = keep_ratios(preset, paper_report(preset, jobs, results=results), results=results)
     if not found:
         say("No column has a run of every method yet, so nothing is compared.")
         return
@@ -207,8 +202,7 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
 def _write_report(preset: Study, jobs: Iterable[Job], *, results: Path, out: Path) -> None:
     from fedadmm.report.writing import write_report  # imports matplotlib
 
-    sections, published = paper_report(preset, jobs, results=results)
-    page = write_report(sections, out, title=preset.title, published=published)
+    page = write_report(paper_report(preset, jobs, results=results), out, title=preset.title)
     say(f"Report: {page}")
 
 
@@ -235,12 +229,3 @@ def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, 
 
 def _count(jobs: Sequence[Job]) -> str:
     return f"{len(jobs)} run{' has' if len(jobs) == 1 else 's have'}"
-
-
-def _print_worked_out(title: str, rows: Rows) -> None:
-    table = titled_table(title)
-    for number, column in enumerate(rows[0]):
-        table.add_column(column, no_wrap=number == 0, overflow="fold")
-    for row in rows:
-        table.add_row(*row.values())
-    console.print(table)

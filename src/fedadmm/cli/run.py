@@ -7,8 +7,8 @@ import typer
 
 from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed, experiment_of
 from fedadmm.cli.progress import run_with_progress, tell_end
-from fedadmm.runs.status import EXIT_CODES
-from fedadmm.runs.stopping import Interruption
+from fedadmm.runs.listeners import Interruption
+from fedadmm.runs.records import EXIT_CODES
 
 app = typer.Typer()
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fedadmm.cli.console import out as console
-from fedadmm.cli.console import say, titled_table
+from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import (
     Algorithms,
     BudgetOption,
@@ -32,8 +30,8 @@ from fedadmm.cli.progress import run_with_progress
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.folder import TUNING
+from fedadmm.runs.listeners import Interruption, OutOfTimeError
 from fedadmm.runs.records import Record
-from fedadmm.runs.stopping import Interruption, OutOfTimeError
 from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
 from fedadmm.studies.paper import PAPER, Size
 from fedadmm.studies.paper.released import as_released
@@ -78,7 +76,7 @@ def tune_command(
         experiments = _of_paper(plan, algorithms, columns=columns, size=size, released=released)
     else:
         options = {"--columns": columns, "--size": size != "paper", "--variant": released}
-        refuse(plan, "is no preset of the paper", options)
+        refuse(plan, "is not a preset of the paper", options)
         experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
     time_left = budget_of(budget)
     interruption = Interruption()
@@ -113,21 +111,18 @@ def tune_command(
         )
         label = experiment.label or experiment.algorithm_name
         path = write_tuned(out, experiment.name, label, trials[0].values)
-        console.print(_table(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}"))
+        _show(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}")
     say(f"The winners, first in each table, are in {path}")
 
 
-def _table(trials: Sequence[Trial], *, title: str) -> Table:
-    order = "Sorted by rounds trained, then by rounds to target, then by accuracy."
-    table = titled_table(title, caption=order)
+def _show(trials: Sequence[Trial], *, title: str) -> None:
     columns = ["values", "rounds trained", "to target", "accuracy"]
     if any(trial.refused for trial in trials):
         columns.append("refused updates")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "values" else "right", no_wrap=True)
-    for number, trial in enumerate(trials):
-        table.add_row(*_row(trial)[: len(columns)], style="bold" if number == 0 else None)
-    return table
+    winner, *others = [_row(trial)[: len(columns)] for trial in trials]
+    order = "Sorted by rounds trained, then by rounds to target, then by accuracy."
+    rows = [[f"[bold]{text}" for text in winner], *others]
+    show_table(title, columns, rows, right=columns[1:], whole=columns, caption=order)
 
 
 def _of_paper(
@@ -160,4 +155,4 @@ def _numbers(text: str) -> list[float]:
     try:
         return list(dict.fromkeys(float(part) for part in text.split(",")))
     except ValueError:
-        raise InputError(f"rates={text!r} is no list of numbers; write them as 0.01,0.1") from None
+        raise InputError(f"rates={text!r} is not a list of numbers; write them as 0.01,0.1") from None

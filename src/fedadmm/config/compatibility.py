@@ -1,9 +1,11 @@
 """What a method, an engine and a clock ask of the run that they are used in."""
 
+from fedadmm.config.experiment import CertificateSettings
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
 from fedadmm.core.participation import Devices, Independent, Participation, Uniform
+from fedadmm.core.store import state_types
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.task import LearningTask
@@ -17,6 +19,7 @@ def check_rules(
     devices: Devices,
     clock: Clock | None,
     faults: Faults | None,
+    certificate: CertificateSettings | None,
     engine: str,
 ) -> None:
     """Refuse rules that do not fit the clients, the method or the engine."""
@@ -27,6 +30,10 @@ def check_rules(
         local.check_plain(type(algorithm).__name__)
     if faults is not None and engine == "ray":
         raise InputError('engine="ray" keeps no state from before a lost reply; use "workers" with faults')
+    if clock is not None:
+        _check_clock(clock, algorithm, faults=faults, engine=engine)
+    if certificate is not None:
+        _check_certificate(certificate, algorithm, num_clients=devices.num_clients)
 
 
 def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> None:
@@ -56,7 +63,7 @@ def check_model(algorithm: AnyAlgorithm, task: LearningTask) -> None:
         )
 
 
-def check_clock(clock: Clock, algorithm: AnyAlgorithm, *, faults: Faults | None, engine: str) -> None:
+def _check_clock(clock: Clock, algorithm: AnyAlgorithm, *, faults: Faults | None, engine: str) -> None:
     """Refuse a clock under which a run would never end, or could not be done."""
     if trait(algorithm, SkipsCommunication):
         raise InputError(
@@ -78,3 +85,19 @@ def check_clock(clock: Clock, algorithm: AnyAlgorithm, *, faults: Faults | None,
             "with faults a clock needs a deadline: a server that waits for a lost answer waits for ever; "
             "set clock.deadline"
         )
+
+
+def is_certifiable(algorithm: AnyAlgorithm) -> bool:
+    """Return whether the clients of a method keep what the Lagrangian is made of."""
+    return {"w", "y", "rho"} <= set(getattr(state_types(algorithm).client, "_fields", ()))
+
+
+def _check_certificate(settings: CertificateSettings, algorithm: AnyAlgorithm, *, num_clients: int) -> None:
+    """Refuse a method whose clients keep no w, y and rho, and a sample larger than the federation."""
+    if not is_certifiable(algorithm):
+        raise InputError(
+            f"{type(algorithm).__name__} has no certificate: its clients do not keep w, y and rho; use fedadmm, or "
+            "leave out [certificate]"
+        )
+    if settings.clients != "all" and settings.clients > num_clients:
+        raise InputError(f'certificate.clients={settings.clients} of {num_clients} clients cannot be drawn; use "all"')

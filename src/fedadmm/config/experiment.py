@@ -3,21 +3,19 @@
 import hashlib
 import json
 import tomllib
-from dataclasses import fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field, field_serializer, field_validator
 
-from fedadmm.algorithms import ALGORITHMS, FedADMM
-from fedadmm.config.certificate import CertificateSettings
-from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
+from fedadmm.algorithms import FedADMM
+from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, hashed_table
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import MetricName, metric_named
-from fedadmm.core.names import EngineName, import_named
-from fedadmm.core.renamed import OLD_WORDS, new_name
-from fedadmm.core.schedules import rate_from, to_plain
-from fedadmm.core.settings import Count, NonNegative, Settings
+from fedadmm.core.names import EngineName
+from fedadmm.core.renamed import OLD_WORDS
+from fedadmm.core.settings import Count, NonNegative, Settings, count_or
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 
@@ -58,6 +56,17 @@ class StateSettings(Settings):
     store: Literal["disk", "memory"] = "disk"  # a run whose state is in memory cannot be resumed
     float_type: Literal["float32", "bfloat16"] = "float32"  # bfloat16 halves the state, and rounds it
     durability: Literal["process", "power"] = "process"  # what a committed round survives the loss of
+
+
+class CertificateSettings(Settings):
+    """How often V^t is recorded, and over which clients; it costs one full gradient a client.
+
+    every: 1 records every round, 10 rounds 1, 11, 21 and so on.
+    clients: "all", or a number that is drawn anew each time: sums are then estimates.
+    """
+
+    every: Count = 1
+    clients: Annotated[int | Literal["all"], count_or("all")] = "all"
 
 
 class Experiment(Settings):
@@ -133,7 +142,7 @@ class Experiment(Settings):
     def hash(self) -> str:
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
-        table["algorithm"] = _as_hashed(table["algorithm"])
+        table["algorithm"] = hashed_table(table["algorithm"])
         for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
             del table[key]
         table["local"] = {OLD_WORDS["local"].get(key, key): value for key, value in table["local"].items()}
@@ -154,60 +163,6 @@ class Experiment(Settings):
     def folder_name(self) -> str:
         """The name of this experiment's run folder."""
         return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"
-
-
-def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
-    """Return the algorithm that {name = "fedadmm", rho = 0.01, ...} describes."""
-    arguments = dict(table)
-    name = arguments.pop("name", None)
-    if isinstance(name, str) and ":" in name:
-        kind = import_named(name, what="algorithm")
-        if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
-            raise InputError(f"{name} is not an algorithm; name a class derived from fedadmm.Algorithm")
-    elif name in ALGORITHMS:
-        kind = ALGORITHMS[name]
-    else:
-        known = f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}"
-        raise InputError(new_name(str(name), ALGORITHMS) or known)
-    if missing := getattr(kind, "__abstractmethods__", None):
-        raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has these methods")
-    defaults = {field.name: field.default for field in fields(kind)}
-    for key, value in arguments.items():
-        if key not in defaults:
-            known = f"unknown key {key!r}; {name} has {', '.join(defaults) or 'no keys but its name'}"
-            raise InputError(new_name(key, defaults) or known)
-        nested = isinstance(value, dict) and isinstance(defaults[key], Algorithm)
-        arguments[key] = algorithm_from_table(value) if nested else rate_from(key, value)
-    return kind(**arguments)
-
-
-def _is_algorithm(value: Any) -> bool:
-    return isinstance(value, dict) and "name" in value
-
-
-def algorithm_to_table(algorithm: AnyAlgorithm) -> dict[str, Any]:
-    """Return the table that describes an algorithm."""
-    kind = type(algorithm)
-    names = [name for name, known in ALGORITHMS.items() if known is kind]
-    values = {field.name: _plain(getattr(algorithm, field.name)) for field in fields(algorithm)}
-    return {"name": names[0] if names else f"{kind.__module__}:{kind.__qualname__}", **values}
-
-
-def _plain(value: Any) -> Any:
-    return algorithm_to_table(value) if isinstance(value, Algorithm) else to_plain(value)
-
-
-def _as_hashed(table: dict[str, Any]) -> dict[str, Any]:
-    """Return an algorithm's table with the words of 0.1.0 and no whole numbers: 1 and 1.0 are the same."""
-    return {OLD_WORDS["algorithm"].get(key, key): _hashed(value) for key, value in table.items()}
-
-
-def _hashed(value: Any) -> Any:
-    if _is_algorithm(value):
-        return _as_hashed(value)
-    if isinstance(value, str):
-        return OLD_WORDS["algorithm"].get(value, value)
-    return float(value) if type(value) is int else value
 
 
 def _without_none(table: dict[str, Any]) -> dict[str, Any]:

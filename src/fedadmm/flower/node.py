@@ -17,8 +17,8 @@ from fedadmm.flower.replies import Description, pack_description, pack_scores, p
 from fedadmm.flower.requests import NodeRequest, federation_of, read_request
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import MessageFormat, Payload, WrongFormatError, make_wire
+from fedadmm.runs.export import write_model
 from fedadmm.runs.folder import RunFolder
-from fedadmm.runs.stored_model import write_model
 from fedadmm.state.node import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.models import ModelFunction, initial_model

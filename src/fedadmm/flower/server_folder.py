@@ -12,9 +12,9 @@ from fedadmm.core.delivery import NONE
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.store import state_types
 from fedadmm.flower.settings import FederationSettings
+from fedadmm.runs.export import write_model
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
-from fedadmm.runs.stored_model import write_model
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.node import REMEDY
 

@@ -1,4 +1,4 @@
-"""The curves of a section as a figure for paper and page: the score against rounds and against what they cost."""
+"""Figures: the curves of a section against rounds and what they cost, and who holds which classes."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -14,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from fedadmm.report.axes import ROUNDS, Axis, axes_of
-from fedadmm.report.methods import MethodRuns, much_longer
+from fedadmm.report.methods import ROUNDS, Axis, MethodRuns, axes_of, much_longer
 
 
 def accuracy_figure(
@@ -52,6 +52,31 @@ def columns_figure(columns: Mapping[str, Sequence[MethodRuns]], *, width: float 
             if place % across == 0:
                 _label_scores(panel, methods)
         return figure
+
+
+def draw_label_counts(counts: np.ndarray, *, title: str) -> Figure:
+    """Draw each client's examples as one column, stacked by class, from counts [client, class]."""
+    num_clients, num_classes = counts.shape
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.add_subplot()
+    tops = np.cumsum(counts, axis=1)
+    colours = matplotlib.colormaps["tab10" if num_classes <= 10 else "turbo"].resampled(num_classes)
+    edges = np.arange(num_clients + 1) - 0.5
+    for label in range(num_classes):
+        # One patch for each class, not one for each cell: a thousand clients are drawn as fast as ten.
+        axes.stairs(
+            tops[:, label],
+            edges,
+            baseline=tops[:, label] - counts[:, label],
+            fill=True,
+            color=colours(label),
+            label=str(label),
+        )
+    axes.set(title=title, xlabel="client", ylabel="training examples", xlim=(edges[0], edges[-1]))
+    axes.set_ylim(bottom=0)
+    if num_classes <= 20:
+        axes.legend(title="class", loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
+    return figure
 
 
 def save_figure(figure: Figure, *paths: Path) -> None:

@@ -14,22 +14,16 @@ import numpy as np
 import tomli_w
 
 from fedadmm.core.metrics import Metric
-from fedadmm.report.axes import ROUNDS, axes_of
-from fedadmm.report.methods import Array, MethodRuns, methods_in, much_longer
-from fedadmm.report.section import PublishedFor, Section, nothing_published
+from fedadmm.report.methods import ROUNDS, Array, MethodRuns, axes_of, methods_in, much_longer
+from fedadmm.report.runs import Section
 from fedadmm.report.styles import Style
 from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, family_sentence, report_rows
 
 
-def write_page(
-    sections: Sequence[Section], path: Path, *, title: str, published: PublishedFor = nothing_published
-) -> Path:
+def write_page(sections: Sequence[Section], path: Path, *, title: str) -> Path:
     """Write the page and return its path."""
     methods = methods_in([section.runs for section in sections])
-    blocks = [
-        _section(section, number, inside, published)
-        for number, (section, inside) in enumerate(zip(sections, methods, strict=True))
-    ]
+    blocks = [_section(*pair, number) for number, pair in enumerate(zip(sections, methods, strict=True))]
     text = _template("page.html").substitute(
         title=escape(title),
         style=_file("page.css"),
@@ -44,7 +38,7 @@ def write_page(
     return path
 
 
-def _section(section: Section, number: int, methods: Sequence[MethodRuns], published: PublishedFor) -> str:
+def _section(section: Section, methods: Sequence[MethodRuns], number: int) -> str:
     title, remark = escape(section.title), ""
     if section.remark.strip():
         remark = f'<p class="remark">{escape(section.remark.strip())}</p>'
@@ -65,13 +59,13 @@ def _section(section: Section, number: int, methods: Sequence[MethodRuns], publi
             for method in methods
         ),
         metric=escape(methods[0].metric.title.capitalize()),
-        table=_table(methods, published),
-        notes=_notes(methods, published),
+        table=_table(methods),
+        notes=_notes(methods),
     )
 
 
-def _table(methods: Sequence[MethodRuns], published: PublishedFor) -> str:
-    rows = report_rows(methods, published=published)
+def _table(methods: Sequence[MethodRuns]) -> str:
+    rows = report_rows(methods)
     head = "".join(f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0].metric))}</th>' for key in rows[0])
     lines = []
     for number, (method, row, leads) in enumerate(zip(methods, rows, are_fastest(methods), strict=True)):
@@ -84,7 +78,7 @@ def _table(methods: Sequence[MethodRuns], published: PublishedFor) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-def _notes(methods: Sequence[MethodRuns], published: PublishedFor) -> str:
+def _notes(methods: Sequence[MethodRuns]) -> str:
     """Return what a reader must know to read the table right, and no more."""
     sentence = family_sentence(methods)
     finding = f'<p class="finding">{escape(sentence)}</p>' if sentence else ""
@@ -115,7 +109,7 @@ def _notes(methods: Sequence[MethodRuns], published: PublishedFor) -> str:
         )
     if any("collapsed" in method.status for method in methods):
         notes.append("Collapsed: the run ended worse than after its first round.")
-    figures = [published(method.runs[0]) for method in methods]
+    figures = [method.runs[0].published for method in methods]
     if where := dict.fromkeys(figure.where for figure in figures if figure is not None):
         notes.append(f"Paper: rounds to the target in {'; '.join(where)}.")
     return f'{finding}<div class="notes">{"".join(f"<p>{escape(note)}</p>" for note in notes)}</div>'

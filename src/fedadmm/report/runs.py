@@ -1,10 +1,10 @@
-"""What a report knows of a run: its folder, nothing else."""
+"""What a report knows of a run: its folder, and what the paper prints for it."""
 
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,17 @@ import numpy.typing as npt
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import METRICS, Metric, metric_named
 from fedadmm.runs.folder import not_a_run_folder, read_lines
-from fedadmm.runs.records import CLIENT_KEYS, Record
-from fedadmm.runs.status import Goal, Status
+from fedadmm.runs.records import CLIENT_KEYS, Goal, Record, Status
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
+
+
+class Published(NamedTuple):
+    """The paper's figure for a run."""
+
+    where: str  # such as "Table III, MNIST non-IID"
+    rounds: int | None  # to the target; None: not reached in 100 rounds
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class RunData:
     path: Path
     experiment: dict[str, Any]  # as in experiment.toml, which may be of another version
     rounds: list[Record]
+    published: Published | None = None
 
     def first(self, rounds: int) -> "RunData":
         """Return the run as it was after this many rounds."""
@@ -89,6 +96,14 @@ class RunData:
     def arrival(self) -> int | None:
         """The first round that reached the target, None if none did."""
         return self.goal.arrival(self.rounds)
+
+
+class Section(NamedTuple):
+    """Runs of one setting: a heading, a plot and a table."""
+
+    title: str
+    runs: list[RunData]
+    remark: str = ""
 
 
 def read_run(path: Path) -> RunData:

@@ -3,12 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from rich.markup import escape
-from rich.table import Table
 
 from fedadmm.report.methods import MethodRuns, methods_of
 from fedadmm.report.runs import RunData
-from fedadmm.report.section import PublishedFor, nothing_published
 
 SAVING, PAPER, TIME = "rounds against the best other", "paper", "simulated time"
 TEXT_COLUMNS = ("method", SAVING, "status")
@@ -37,11 +34,11 @@ def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
     return _with_news_only([_row(method) for method in methods_of(runs)])
 
 
-def report_rows(methods: Sequence[MethodRuns], *, published: PublishedFor = nothing_published) -> list[dict[str, str]]:
+def report_rows(methods: Sequence[MethodRuns]) -> list[dict[str, str]]:
     """Return the rows of a comparison with the paper's figure and what each method saves over the best other."""
     rows = []
     for method in methods:
-        figure = published(method.runs[0])
+        figure = method.runs[0].published
         paper = "" if figure is None else "100+" if figure.rounds is None else str(figure.rounds)
         ours = _row(method)
         rows.append(
@@ -89,11 +86,6 @@ def fastest(methods: Sequence[MethodRuns]) -> MethodRuns | None:
     return min(arrived, key=lambda method: method.rounds_to_target or 0, default=None)
 
 
-def comparison_markdown(runs: Sequence[RunData]) -> str:
-    """Return the comparison as a Markdown table."""
-    return markdown(comparison_rows(runs))
-
-
 def markdown(rows: Sequence[dict[str, str]]) -> str:
     """Return rows as a Markdown table."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
@@ -107,17 +99,6 @@ def latex(rows: Sequence[dict[str, str]]) -> str:
     head, *body = [" & ".join(map(_latex_text, line)) + r" \\" for line in (rows[0], *(row.values() for row in rows))]
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
-
-
-def comparison_table(runs: Sequence[RunData], *, title: str) -> Table:
-    """Return the comparison for a terminal."""
-    rows = comparison_rows(runs)
-    table = Table(title=title, title_justify="left")
-    for column in rows[0]:
-        table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", no_wrap=column == "method")
-    for row in rows:
-        table.add_row(*map(escape, row.values()))
-    return table
 
 
 def _row(method: MethodRuns) -> dict[str, str]:

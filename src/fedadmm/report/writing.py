@@ -10,29 +10,27 @@ from fedadmm.core.errors import InputError
 from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure
 from fedadmm.report.methods import MethodRuns, methods_in
 from fedadmm.report.page import write_page
-from fedadmm.report.section import PublishedFor, Section, nothing_published
+from fedadmm.report.runs import Section
 from fedadmm.report.table import family_sentence, latex, markdown, report_rows
 
 
-def write_report(
-    sections: Sequence[Section], out: Path, *, title: str, published: PublishedFor = nothing_published
-) -> Path:
+def write_report(sections: Sequence[Section], out: Path, *, title: str) -> Path:
     """Write report.html, tables.md, tables.tex, figures/*.pdf and *.png into a folder; return the page's path."""
     try:
-        return _write(sections, out, title=title, published=published)
+        return _write(sections, out, title=title)
     except OSError as error:
         raise InputError(f"cannot write {error.filename}: {error.strerror}; give another folder") from error
 
 
-def _write(sections: Sequence[Section], out: Path, *, title: str, published: PublishedFor) -> Path:
-    page = write_page(sections, out / "report.html", title=title, published=published)
+def _write(sections: Sequence[Section], out: Path, *, title: str) -> Path:
+    page = write_page(sections, out / "report.html", title=title)
     words, tex = [f"# {title}\n"], []
     columns: dict[str, list[MethodRuns]] = {}
     by_section = methods_in([section.runs for section in sections])
     for number, (section, methods) in enumerate(zip(sections, by_section, strict=True), start=1):
         if not methods:
             continue
-        rows = report_rows(methods, published=published)
+        rows = report_rows(methods)
         words += [f"\n## {section.title}\n\n", markdown(rows)]
         if sentence := family_sentence(methods):
             words.append(f"\n{sentence}\n")

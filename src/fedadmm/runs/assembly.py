@@ -1,7 +1,8 @@
-"""The parts of a run, made from Python objects and checked against each other before anything is started or written."""
+"""The parts of a run, made from an experiment or from Python objects, and checked before anything is started."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,20 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.config.certificate import CertificateSettings
-from fedadmm.config.compatibility import check_clock, check_model, check_rules
-from fedadmm.config.experiment import Weighting
+from fedadmm.config.compatibility import check_model, check_rules
+from fedadmm.config.experiment import CertificateSettings, DataSettings, Experiment, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.messages import num_bytes
 from fedadmm.core.metrics import MetricName, metric_named
-from fedadmm.core.names import EngineName
+from fedadmm.core.names import EngineName, import_named
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import ServerCheckpoint
-from fedadmm.core.store import state_types
+from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData
+from fedadmm.data.generated import GeneratedData, synthetic
+from fedadmm.data.quadratic import quadratic
+from fedadmm.data.transforms import hold_out, in_float_type, two_classes
 from fedadmm.engine import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
 from fedadmm.engine.probe import probe
@@ -28,13 +31,13 @@ from fedadmm.engine.threads import one_thread
 from fedadmm.network.device_files import simulated_devices
 from fedadmm.network.network import Network, make_network
 from fedadmm.network.settings import Clock, Faults
-from fedadmm.runs.certificate import check_certifiable
-from fedadmm.runs.clients import ClientWeights
-from fedadmm.training.evaluation import Loss, Metric, accuracy
+from fedadmm.training.evaluation import Loss, Metric, accuracy, least_squares
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction, initial_model
 from fedadmm.training.optimum import Optimum
 from fedadmm.training.task import LearningTask
+
+MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +64,26 @@ class Options:
 
 
 def options_from(values: Mapping[str, Any]) -> Options:
-    """Return the options of these names and values; refuse a name that is none."""
+    """Return the options of these names and values; refuse an unknown name."""
     names = [field.name for field in fields(Options)]
     for name in values:
         if name not in names:
             raise InputError(f"a simulation has no option {name!r}; it has {', '.join(names)}, open_store")
     return Options(**values)
+
+
+class ClientWeights:
+    """The weight of each client in a mean: 1, or its number of examples."""
+
+    def __init__(self, weighting: Weighting, data: FederatedData) -> None:
+        if weighting not in ("equal", "examples"):
+            raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
+        self.values = None if weighting == "equal" else data.num_examples.astype(np.float64)  # [client]; None: all 1
+        self.total = float(data.num_clients if self.values is None else self.values.sum())
+
+    def __call__(self, client: int) -> float:
+        """Return the weight of a client."""
+        return 1.0 if self.values is None else float(self.values[client])
 
 
 @dataclass(frozen=True)
@@ -87,24 +104,20 @@ class Federation:
 
 def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     """Return the federation that these options describe; a mistake in them is found here."""
-    data, local, seed = options.data, options.local, options.seed
+    data, clock, seed = options.data, options.clock, options.seed
     participation = participation_from(options.participation)
     facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (options.devices or {}).items()}}
     devices = Devices(data.num_clients, facts)
     check_rules(
         algorithm,
         participation=participation,
-        local=local,
+        local=options.local,
         devices=devices,
-        clock=options.clock,
+        clock=clock,
         faults=options.faults,
+        certificate=options.certificate,
         engine=options.engine,
     )
-    if options.clock is not None:
-        check_clock(options.clock, algorithm, faults=options.faults, engine=options.engine)
-    if options.certificate is not None:
-        types = state_types(algorithm)
-        check_certifiable(options.certificate, algorithm, kind=types.client, num_clients=data.num_clients)
     weights = ClientWeights(options.weighting, data)
     with one_thread():
         task = _task(options)
@@ -114,19 +127,17 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         choice = choose(options.engine, algorithm, task, num_workers=options.workers)
         optimum = task.optimum(weights.values) if metric_named(options.metric).needs_optimum else None
     begin = ServerCheckpoint(0, algorithm.init_server(initial), task.buffers(), 0.0)
-    simulated = (
-        None if options.clock is None else simulated_devices(options.clock, seed=seed, num_clients=data.num_clients)
-    )
+    simulated = None if clock is None else simulated_devices(clock, seed=seed, num_clients=data.num_clients)
     planner = Planner(
         algorithm,
         participation=participation,
-        local=local,
+        local=options.local,
         devices=devices,
         seed=seed,
         speed=None if simulated is None else simulated.speed,
     )
     network = make_network(
-        options.clock,
+        clock,
         options.faults,
         devices=simulated,
         seed=seed,
@@ -135,28 +146,104 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         bytes_up=num_bytes(forms.upload) + num_bytes(begin.buffers),
         participation=participation,
         assign=planner.assignment,
-        least_epochs=local.least_epochs,
+        least_epochs=options.local.least_epochs,
     )
-    return Federation(
-        algorithm, options, task, weights, choice, network, network.schedule or planner, initial, begin, optimum
-    )
+    plans = network.schedule or planner
+    return Federation(algorithm, options, task, weights, choice, network, plans, initial, begin, optimum)
 
 
 def _task(options: Options) -> LearningTask:
-    if not hasattr(options.data, "num_classes"):
+    data, seed = options.data, options.seed
+    if not hasattr(data, "num_classes"):
         raise InputError(
-            f"{type(options.data).__name__} has no num_classes; give it the number of classes, or 0 where targets are "
-            "numbers"
+            f"{type(data).__name__} has no num_classes; give it the number of classes, or 0 where targets are numbers"
         )
-    first = options.data.client(0)
+    first = data.client(0)
     known = {} if first.targets.is_floating_point() else {"accuracy": accuracy}
     return LearningTask(
-        initial_model(options.model, seed=options.seed, inputs=first.inputs, num_classes=options.data.num_classes),
-        options.data,
+        initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=data.num_classes),
+        data,
         local=options.local,
         loss=options.loss,
         l2=options.l2,
         metrics=known | dict(options.metrics or {}),
-        seed=options.seed,
+        seed=seed,
         device=options.device,
     )
+
+
+def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Federation:
+    """Return the federation that an experiment describes; a mistake in it is found here, before any round."""
+    data = data_of(experiment, data_dir=data_dir)
+    model, float_type, rule = experiment.model, experiment.data.float_type, experiment.participation
+    same = ("local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock")
+    options = Options(
+        model=initial_model(
+            model.name,
+            seed=experiment.seed,
+            inputs=data.client(0).inputs,
+            num_classes=data.num_classes,
+            float_type=None if float_type is None else getattr(torch, float_type),
+            **model.options,
+        ),
+        data=data,
+        participation=rule if not isinstance(rule, str) else import_named(rule, what="participation"),
+        loss=_loss(model.loss),
+        l2=model.l2 or 0.0,
+        metric=experiment.metric or "accuracy",
+        metrics={name: import_named(path, what="metric") for name, path in model.metrics.items()},
+        devices=import_named(experiment.devices, what="devices")() if experiment.devices else None,
+        **{name: getattr(experiment, name) for name in same},
+    )
+    return assemble(experiment.algorithm, options)
+
+
+def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> PartitionedData | GeneratedData:
+    """Return the data of an experiment, dealt to its clients."""
+    settings = experiment.data
+    if settings.name in MADE:
+        return _made(settings, seed=experiment.seed)
+    if settings.options:
+        raise InputError(f'data "{settings.name}" takes no options; they are for {", ".join(MADE)}')
+    dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
+    if settings.validation is not None:
+        dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
+    data = federate(
+        dataset,
+        num_clients=settings.num_clients,
+        partition=settings.partition,
+        shards_per_client=settings.shards_per_client,
+        alpha=settings.alpha,
+        seed=experiment.seed,
+    )
+    if settings.positive is not None:
+        data = two_classes(data, positive=settings.positive)
+    return data if settings.float_type is None else in_float_type(data, getattr(torch, settings.float_type))
+
+
+def _made(settings: DataSettings, *, seed: int) -> PartitionedData | GeneratedData:
+    if settings.num_clients is None or settings.partition != "natural":
+        raise InputError(
+            f'data "{settings.name}" with num_clients={settings.num_clients} and partition {settings.partition!r}: '
+            'it is made client by client; give num_clients, and partition = "natural"'
+        )
+    for key in ("normalisation", "validation", "positive", "float_type"):
+        if getattr(settings, key) is not None:
+            raise InputError(f'data "{settings.name}" is taken as it is; leave out {key}')
+    return MADE[settings.name](num_clients=settings.num_clients, seed=seed, **settings.options)
+
+
+def _loss(name: str) -> Loss:
+    found: Loss
+    if ":" in name:
+        found = import_named(name, what="loss")
+    elif name == "least_squares":
+        found = least_squares
+    elif hasattr(functional, name):
+        found = getattr(functional, name)
+    else:
+        raise InputError(
+            f"loss={name!r} is unknown; use least_squares, a function of torch.nn.functional or "
+            '"package.module:function"'
+        )
+    return found

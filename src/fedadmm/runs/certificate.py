@@ -1,24 +1,98 @@
-"""What a run records of the analysis as it goes: the Lagrangian, V^t by its terms, and the residuals of ADMM."""
+"""What a run records of the analysis: the augmented Lagrangian (equation 3), V^t (equation 7) and ADMM's residuals."""
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from fedadmm.config.certificate import CertificateSettings
-from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.errors import InputError
+from fedadmm.config.experiment import CertificateSettings
+from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.seeds import stream
 from fedadmm.core.store import Store
-from fedadmm.runs.lagrangian import Share, certificate_of, share
+from fedadmm.runs.assembly import Federation
 from fedadmm.runs.records import Record
-from fedadmm.training.task import LearningTask
 
 logger = logging.getLogger(__name__)
+
+
+class Share(NamedTuple):
+    """What each client adds to the Lagrangian and to V^t."""
+
+    lagrangian: torch.Tensor  # [..., client]: f(w) + <y, w - theta> + rho/2 |w - theta|^2
+    theta: Vector  # [..., client, d]: its part of grad_theta, -y - rho (w - theta)
+    w: torch.Tensor  # [..., client]: |grad_w|^2
+    consensus: torch.Tensor  # [..., client]: |w - theta|^2
+    error: torch.Tensor  # [..., client]: |grad f(w) + y|^2, the epsilon that its last solve reached
+
+
+class Gap(NamedTuple):
+    """V^t by its terms."""
+
+    theta: torch.Tensor  # |grad_theta L|^2
+    w: torch.Tensor  # the sum of |grad_{w_i} L_i|^2
+    consensus: torch.Tensor  # the sum of |w_i - theta|^2
+
+    @property
+    def total(self) -> torch.Tensor:
+        """V^t."""
+        return self.theta + self.w + self.consensus
+
+
+class Certificate(NamedTuple):
+    """Where a run stands."""
+
+    lagrangian: torch.Tensor
+    gap: Gap
+    largest_error: torch.Tensor  # over clients, of the epsilon that the last solve reached
+
+
+def share(
+    *,
+    w: Vector,  # [..., client, d], as are y and gradient
+    y: Vector,
+    theta: Vector,  # [..., d]
+    rho: float,
+    value: torch.Tensor,  # [..., client]: f(w)
+    gradient: Vector,
+) -> Share:
+    """Return the clients' shares, in double precision."""
+    y, gradient = y.double(), gradient.double()
+    apart = w.double() - theta.double().unsqueeze(-2)
+    pull = y + rho * apart
+    squared = apart.square().sum(dim=-1)
+    return Share(
+        value.double() + (y * apart).sum(dim=-1) + rho / 2 * squared,
+        -pull,
+        (gradient + pull).square().sum(dim=-1),
+        squared,
+        (gradient + y).square().sum(dim=-1),
+    )
+
+
+def certificate_of(shares: Iterable[tuple[float, Share]]) -> Certificate:
+    """Return the sums over clients, which may come in parts, each part with a weight: 1 for the paper's sums.
+
+    Other weights are those of a weighted objective, or m / k where k of m clients were drawn: the sums are then
+    estimates without bias, but for |grad_theta|^2, which comes out too large.
+    """
+    parts = [
+        (
+            weight * part.lagrangian.sum(dim=-1),
+            weight * part.theta.sum(dim=-2),
+            weight * part.w.sum(dim=-1),
+            weight * part.consensus.sum(dim=-1),
+            part.error.amax(dim=-1),
+        )
+        for weight, part in shares
+    ]
+    lagrangian, theta, w, consensus, errors = (torch.stack(column) for column in zip(*parts, strict=True))
+    gap = Gap(theta.sum(dim=0).square().sum(dim=-1), w.sum(dim=0), consensus.sum(dim=0))
+    return Certificate(lagrangian.sum(dim=0), gap, errors.amax(dim=0))
+
 
 # As a round finds them, when round - 1 rounds are done; but the dual residual is of the step that the round makes.
 KEYS = (
@@ -37,22 +111,9 @@ KEYS = (
 class Certifier:
     """Looks at a run between two rounds; it changes nothing of it."""
 
-    def __init__(
-        self,
-        settings: CertificateSettings,
-        algorithm: AnyAlgorithm,
-        task: LearningTask,
-        store: Store,
-        *,
-        initial: Vector,
-        weight: Callable[[int], float],
-        registered: float,
-        seed: int,
-    ) -> None:
-        self._settings, self._algorithm, self._task, self._store = settings, algorithm, task, store
-        self._initial, self._seed = initial, seed
-        self._num_clients = task.data.num_clients
-        self._weight, self._registered = weight, registered
+    def __init__(self, settings: CertificateSettings, federation: Federation, store: Store) -> None:
+        self._settings, self._federation, self._store = settings, federation, store
+        self._num_clients = federation.task.data.num_clients
 
     def numbers(
         self, *, before: ServerCheckpoint, after: ServerCheckpoint, history: Sequence[Record]
@@ -74,7 +135,7 @@ class Certifier:
             math.sqrt(float(gap.consensus)),
             math.sqrt(self._num_clients) * max(rhos) * step,
             float(found.largest_error),
-            before.seen / self._registered,
+            before.seen / self._federation.weights.total,
         )
         numbers = dict(zip(KEYS, values, strict=True))
         if self._settings.clients == "all":
@@ -82,15 +143,15 @@ class Certifier:
         return numbers
 
     def _shares(self, before: ServerCheckpoint, rhos: list[float]) -> Iterator[tuple[float, Share]]:
-        theta: Vector = before.server.theta
+        federation, theta = self._federation, before.server.theta
         chosen = self._chosen(before.round + 1)
         for client in chosen:
             state: Any = self._store.get(client)
             newcomer = state is None
             if newcomer:
-                start = self._initial if self._algorithm.newcomer == "initial" else theta
-                state = self._algorithm.init_client(start)
-            objective = self._task.objective(client, buffers=before.buffers)
+                start = federation.initial if federation.algorithm.newcomer == "initial" else theta
+                state = federation.algorithm.init_client(start)
+            objective = federation.task.objective(client, buffers=before.buffers)
             value, gradient = objective.value_and_gradient(state.w)
             rhos.append(float(state.rho))
             own = share(
@@ -104,33 +165,15 @@ class Certifier:
             if newcomer:  # its dual does not come from a solve
                 own = own._replace(error=torch.zeros_like(own.error))
             # Weights of mean 1: then sums are the paper's where all clients weigh the same.
-            weight = self._weight(client) * self._num_clients / self._registered
+            weight = federation.weights(client) * self._num_clients / federation.weights.total
             yield weight * self._num_clients / len(chosen), own
 
     def _chosen(self, round: int) -> Sequence[int]:
         number = self._settings.clients
         if number == "all":
             return range(self._num_clients)
-        generator = stream(self._seed, "certificate", round)
+        generator = stream(self._federation.options.seed, "certificate", round)
         return [int(i) for i in sorted(generator.choice(self._num_clients, size=number, replace=False))]
-
-
-def is_certifiable(kind: type[Any]) -> bool:
-    """Return whether clients of this type keep what the Lagrangian is made of."""
-    return {"w", "y", "rho"} <= set(getattr(kind, "_fields", ()))
-
-
-def check_certifiable(
-    settings: CertificateSettings, algorithm: AnyAlgorithm, *, kind: type[Any], num_clients: int
-) -> None:
-    """Refuse a method whose clients keep no w, y and rho, and a sample larger than the federation."""
-    if not is_certifiable(kind):
-        raise InputError(
-            f"{type(algorithm).__name__} has no certificate: its clients do not keep w, y and rho; use fedadmm, or "
-            "leave out [certificate]"
-        )
-    if settings.clients != "all" and settings.clients > num_clients:
-        raise InputError(f'certificate.clients={settings.clients} of {num_clients} clients cannot be drawn; use "all"')
 
 
 def warn_of_old_rounds(

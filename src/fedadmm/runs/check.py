@@ -20,11 +20,10 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.store import state_types
-from fedadmm.runs.build import data_of
-from fedadmm.runs.clients import ClientWeights
+from fedadmm.runs.assembly import ClientWeights, data_of
+from fedadmm.runs.export import read_model
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
-from fedadmm.runs.stored_model import read_model
 from fedadmm.state.disk import DiskStore
 
 

@@ -17,7 +17,6 @@ from fedadmm.runs.records import Record
 
 if TYPE_CHECKING:
     from fedadmm.config.experiment import Experiment
-    from fedadmm.engine import Choice
 
 TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named
 PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
@@ -92,10 +91,6 @@ class RunFolder:
         """Write experiment.toml, if it is not there as it is."""
         self.write("experiment.toml", experiment.to_toml().encode())
 
-    def write_engine(self, choice: Choice) -> None:
-        """Write engine.txt: what engine = "auto" picked, and why."""
-        self.write("engine.txt", f"{choice}\n".encode())
-
     def write_records(self, records: list[Record]) -> None:
         """Write rounds.jsonl anew, where it lags behind the store."""
         self.write("rounds.jsonl", "".join(_line(record) for record in records).encode())
@@ -148,5 +143,4 @@ def not_a_run_folder(path: Path, *, lacks: str) -> InputError:
 
 
 def _line(record: Record) -> str:
-    table: dict[str, Any] = record.to_json()
-    return json.dumps(table) + "\n"
+    return json.dumps(record.to_json()) + "\n"

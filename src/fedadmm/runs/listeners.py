@@ -1,19 +1,24 @@
-"""One way to listen to a run: callbacks, sinks, a progress bar, a budget and an interruption are all listeners."""
+"""One way to listen to a run, and to stop it: callbacks, sinks, a progress bar, a budget of time, Ctrl-C."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedadmm.runs.records import Record
-from fedadmm.runs.status import Goal
+from fedadmm.runs.records import Goal, Record
 
 if TYPE_CHECKING:
     from fedadmm.runs.simulation import Simulation
+
+logger = logging.getLogger(__name__)
 
 
 class Listener:
@@ -51,3 +56,81 @@ def play(simulation: Simulation, goal: Goal, *, listeners: Sequence[Listener] = 
             answers = [listener.after_round(record, simulation) for listener in listeners]
             if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
                 return
+
+
+@contextmanager
+def handling(*numbers: int, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle some signals, and give them their old handlers back afterwards."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+class StoppedAtOnce(BaseException):
+    """The second Ctrl-C, or SIGTERM; `code` is what a shell makes of the signal."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        self.code = 128 + number
+
+
+class Interruption(Listener):
+    """The first Ctrl-C lets the round end; the second stops at once, and so does SIGTERM."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch for both signals."""
+        with handling(signal.SIGINT, signal.SIGTERM, handler=self._on_signal):
+            yield
+
+    def after_round(self, record: Record, simulation: Simulation) -> bool:
+        """Ask to stop after the first Ctrl-C."""
+        return self.asked
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.asked or number == signal.SIGTERM:
+            raise StoppedAtOnce(number)
+        self.asked = True
+        logger.warning("Finishing this round; Ctrl-C again stops at once, and loses this round only.")
+
+
+class OutOfTimeError(BaseException):
+    """The budget is spent in the midst of a round."""
+
+
+class TimeBudget(Listener):
+    """Seconds that may be spent; a round that would not end in time is not begun, or else is cut short."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Return whether this many seconds are left."""
+        return self._end is None or time.monotonic() + seconds <= self._end
+
+    def after_round(self, record: Record, simulation: Simulation) -> bool:
+        """Ask to stop if a round as long as the last would not end in time."""
+        return not self.has_time_for(record.seconds)
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Raise OutOfTimeError in what runs when the time is up; a round that is cut short leaves no trace."""
+        if self._end is None:
+            yield
+            return
+        with handling(signal.SIGALRM, handler=_on_alarm):
+            signal.setitimer(signal.ITIMER_REAL, max(self._end - time.monotonic(), 1e-3))
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _on_alarm(number: int, frame: FrameType | None) -> None:
+    raise OutOfTimeError

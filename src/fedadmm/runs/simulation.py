@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
+import numpy.typing as npt
 from torch import nn
 
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine
 from fedadmm.core.errors import InputError
@@ -15,16 +19,31 @@ from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.core.store import StateTypes, Store, state_types
 from fedadmm.engine import make_engine
 from fedadmm.engine.threads import one_thread
-from fedadmm.runs.assembly import Federation, assemble, options_from
+from fedadmm.runs.assembly import Federation, assemble, federation_of, options_from
 from fedadmm.runs.certificate import Certifier
-from fedadmm.runs.clients import ClientScores
-from fedadmm.runs.records import Record
-from fedadmm.runs.status import has_diverged
+from fedadmm.runs.records import Record, has_diverged
 from fedadmm.state.memory import MemoryStore
 from fedadmm.training.flat import independent_copy
 from fedadmm.training.task import LearningTask
 
 OpenStore = Callable[[StateTypes, Vector], Store]  # given theta^0
+
+
+@dataclass(frozen=True)
+class ClientScores:
+    """A metric on every client's own examples."""
+
+    values: npt.NDArray[np.float64]  # [client]
+
+    @property
+    def mean(self) -> float:
+        """The mean over clients, each counting the same."""
+        return float(self.values.mean())
+
+    @property
+    def worst_decile(self) -> float:
+        """The mean over the tenth of the clients that fare worst."""
+        return float(np.sort(self.values)[: max(1, len(self.values) // 10)].mean())
 
 
 class Simulation:
@@ -53,7 +72,8 @@ class Simulation:
         self.checkpoint = store.checkpoint() or federation.begin
         self.history = [Record.from_json(table) for table in store.records()]
         self._engine = _started(federation, store, self.history)
-        self._certifier = _certifier(federation, store)
+        asked = federation.options.certificate
+        self._certifier = None if asked is None else Certifier(asked, federation, store)
 
     @property
     def theta(self) -> Vector:
@@ -161,6 +181,11 @@ class Simulation:
         return self.theta if state is None or personal is None else personal.personal_model(state)
 
 
+def simulation_of(experiment: Experiment, *, data_dir: Path | None = None, store: Store | None = None) -> Simulation:
+    """Return the simulation that an experiment describes, with its state in memory if not in a store."""
+    return Simulation.of(federation_of(experiment, data_dir=data_dir), MemoryStore() if store is None else store)
+
+
 def _started(federation: Federation, store: Store, history: Sequence[Record]) -> Engine:
     """Return the engine of a federation, with the simulated network around it, where the rounds so far have ended."""
     engine = make_engine(
@@ -182,19 +207,4 @@ def _started(federation: Federation, store: Store, history: Sequence[Record]) ->
         seconds=seconds,
         applied={client: record.round for record in history for client in record.clients},
         kept={0: federation.begin, **store.older_checkpoints()},
-    )
-
-
-def _certifier(federation: Federation, store: Store) -> Certifier | None:
-    if federation.options.certificate is None:
-        return None
-    return Certifier(
-        federation.options.certificate,
-        federation.algorithm,
-        federation.task,
-        store,
-        initial=federation.initial,
-        weight=federation.weights,
-        registered=federation.weights.total,
-        seed=federation.options.seed,
     )

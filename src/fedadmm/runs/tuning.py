@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedadmm.algorithms import FedProx
-from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
+from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import ACCURACY, metric_named
 from fedadmm.runs.records import Record
@@ -16,6 +17,7 @@ FEDPROX_RHOS = (0.001, 0.01, 0.1, 1.0)
 VALIDATION = 0.2  # of the training examples
 
 Values = dict[str, float]  # learning_rate, and rho where it was searched
+Play = Callable[[Experiment], tuple[list[Record], bool]]  # returns a run's history, and whether it diverged
 
 
 def with_values(experiment: Experiment, values: Values) -> Experiment:
@@ -70,14 +72,9 @@ def rungs(num_candidates: int, *, budget: int) -> list[tuple[int, int]]:
 
 
 def search(
-    experiment: Experiment,
-    candidates: Sequence[Values],
-    *,
-    rounds: int,
-    seeds: Sequence[int],
-    run: Callable[[Experiment], tuple[list[Record], bool]],
+    experiment: Experiment, candidates: Sequence[Values], *, rounds: int, seeds: Sequence[int], run: Play
 ) -> list[Trial]:
-    """Return the trials, the winner first; `run` returns a run's history and if it diverged.
+    """Return the trials, the winner first.
 
     rounds: how far the two finalists of four candidates are trained; every method gets the rounds that this takes.
     """
@@ -96,13 +93,7 @@ def search(
     return [trials[0], *dropped]
 
 
-def _trial(
-    experiment: Experiment,
-    values: Values,
-    rounds: int,
-    seeds: Sequence[int],
-    run: Callable[[Experiment], tuple[list[Record], bool]],
-) -> Trial:
+def _trial(experiment: Experiment, values: Values, rounds: int, seeds: Sequence[int], run: Play) -> Trial:
     base = with_values(experiment, values).replace(
         name=f"{experiment.name}-tune",
         rounds=rounds,

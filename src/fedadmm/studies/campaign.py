@@ -2,20 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
-from fedadmm.report.runs import read_run
-from fedadmm.report.section import Published, PublishedFor, Section
+from fedadmm.report.runs import Published, Section, read_run
 from fedadmm.runs.folder import RunFolder
-from fedadmm.runs.listeners import Listener
-from fedadmm.runs.records import Record
-from fedadmm.runs.status import Goal
-from fedadmm.runs.stopping import TimeBudget
+from fedadmm.runs.listeners import Listener, TimeBudget
+from fedadmm.runs.records import Goal, Record
 from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.study import PaperRun, Size, Study
@@ -135,24 +132,17 @@ def play(
         yield job
 
 
-class PaperReport(NamedTuple):
-    """The finished runs of a study, a section for each column, and what the paper prints for them."""
-
-    sections: list[Section]
-    published: PublishedFor
-
-
-def paper_report(study: Study, jobs: Iterable[Job], *, results: Path) -> PaperReport:
-    """Return what a report of a study is made of; columns without a finished run are left out."""
+def paper_report(study: Study, jobs: Iterable[Job], *, results: Path) -> list[Section]:
+    """Return the finished runs of a study, a section for each column that has some, with the paper's figures."""
     sections: dict[str, Section] = {}
-    published: dict[str, Published] = {}
     for job in jobs:
         folder = results / job.experiment.folder_name
         if not folder.exists():
             continue
         column, rounds = job.paper_run.column, job.paper_run.rounds
-        sections.setdefault(column, Section(column, [])).runs.append(read_run(folder))
+        run = read_run(folder)
         if rounds is not None:
             where = f"{study.title.partition(':')[0]}, {column}"
-            published[folder.name] = Published(where, int(rounds) if rounds.isdigit() else None)
-    return PaperReport(list(sections.values()), lambda run: published.get(run.path.name))
+            run = replace(run, published=Published(where, int(rounds) if rounds.isdigit() else None))
+        sections.setdefault(column, Section(column, [])).runs.append(run)
+    return list(sections.values())

@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedadmm.algorithms import FedADMM
+from fedadmm.config.compatibility import is_certifiable
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.core.store import state_types
-from fedadmm.runs.build import simulation_of
-from fedadmm.runs.certificate import is_certifiable
+from fedadmm.runs.export import read_model
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
-from fedadmm.runs.simulation import Simulation
-from fedadmm.runs.stored_model import read_model
+from fedadmm.runs.simulation import Simulation, simulation_of
 from fedadmm.studies.theory.bounds import Assumptions, smallest_rho, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.smoothness import Smoothness, of_task
 
@@ -39,7 +37,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
         records = [Record.from_json(table) for table in folder.read_records()]
         model = read_model(folder)
     algorithm = experiment.algorithm
-    if not is_certifiable(state_types(algorithm).client):
+    if not is_certifiable(algorithm):
         raise InputError(
             f"{path} is a run of {type(algorithm).__name__}, and certificates are for FedADMM and its kin, whose "
             "clients keep w, y and rho; certify a run of fedadmm"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedadmm.core.files import made_whole
-from fedadmm.report.section import Section
+from fedadmm.report.runs import Section
 from fedadmm.report.table import markdown
 from fedadmm.studies.paper.study import Study
 

@@ -9,7 +9,7 @@ from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import ServerCheckpoint, run_client, run_round
 from fedadmm.engine.planner import Planner
-from fedadmm.runs.lagrangian import Certificate, certificate_of, share
+from fedadmm.runs.certificate import Certificate, certificate_of, share
 from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics
 from fedadmm.training.local import LocalTraining
 
