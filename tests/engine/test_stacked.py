@@ -87,7 +87,9 @@ def assert_agree(method: Algorithm, make: Make = mlp, *, rounds: int = 20, **opt
 
 
 @pytest.mark.parametrize("name", mostly_slow(ON_NETWORKS))
-@pytest.mark.parametrize(("make", "weighting"), [(softmax_regression, "equal"), (mlp, "examples")])
+@pytest.mark.parametrize(
+    ("make", "weighting"), [pytest.param(softmax_regression, "equal", marks=pytest.mark.slow), (mlp, "examples")]
+)
 def test_stacked_agrees_with_serial_over_20_rounds(name: str, make: Make, weighting: str) -> None:
     assert_agree(ON_NETWORKS[name], make, weighting=weighting)
 
@@ -99,7 +101,7 @@ def test_any_network_without_chance_and_statistics_can_be_stacked(make: Make, me
 
 
 @pytest.mark.parametrize("batch_size", ["full", 1, 5, 100])
-@pytest.mark.parametrize("method", [FedADMM(rho=0.5), FedAvg()])
+@pytest.mark.parametrize("method", [FedADMM(rho=0.5), pytest.param(FedAvg(), marks=pytest.mark.slow)])
 def test_batches_may_be_of_any_size(batch_size: Any, method: Algorithm) -> None:
     assert_agree(method, rounds=5, local={"batch_size": batch_size}, participation=1.0)
 

@@ -66,39 +66,37 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
     lowest, lowest_how = _lowest(simulation)
     known = Assumptions(float(algorithm.rho), smoothness.value, p_min, num_clients, lowest)  # type: ignore[arg-type]
     mean, bound = _mean(later, known), _bound(known, later)
+    from_start = f"mean of V / m {_mean(certified, known):.4g}"
+    if algorithm.eta != "seen":  # with it theta is the mean of fewer u_i at first, and there is no bound
+        from_start += f", bound with the gradients at the start {_bound(known, certified, from_start=True):.4g}"
     facts |= {
         "p_min": f"{p_min:.4g}, {p_min_how}",
         "f*": f"{lowest:.6g}, {lowest_how}",
         "c_1, c_2, c_3": ", ".join(f"{c:.4g}" for c in known.constants),
         f"from round {later[0].round}": f"mean of V / m {mean:.4g}, bound {bound:.4g}",
-        "from round 1": f"mean of V / m {_mean(certified, known):.4g}{_bound_text(algorithm, known, certified)}",
+        "from round 1": from_start,
     }
     return Verdict(facts, _sentence(mean / bound, smoothness))
 
 
 def _of_fedadmm(experiment: Experiment, smoothness: Smoothness) -> list[_Condition]:
+    """Return what the theorem asks of the method, of rho and of eta."""
     algorithm = experiment.algorithm
     if type(algorithm) is not FedADMM:
         name = type(algorithm).__name__
         return [_Condition("method", f"the theorem is about FedADMM alone, and this is {name}", False)]
-    return [_rho(algorithm, smoothness), _eta(algorithm, everyone=experiment.participation == 1.0)]
-
-
-def _rho(algorithm: FedADMM, smoothness: Smoothness) -> _Condition:
-    rho, least = algorithm.rho, smallest_rho(smoothness.value)
-    if not isinstance(rho, int | float):
-        return _Condition("rho", f"rho changes over rounds ({rho}), the theorem's does not", False)
-    holds = rho > least
-    return _Condition("rho", f"rho={rho:g} is {'' if holds else 'not '}above (1 + sqrt 5) L = {least:.4g}", holds)
-
-
-def _eta(algorithm: FedADMM, *, everyone: bool) -> _Condition:
-    eta = algorithm.eta
-    if eta == "participation" or (everyone and eta == 1.0):
-        return _Condition("eta", f"eta={eta} is |S|/m", True)
-    if eta == "seen":
-        return _Condition("eta", "eta=seen is |S|/m once everyone has been seen", True)
-    return _Condition("eta", f"eta={eta} is not |S|/m", False)
+    rho, eta, least = algorithm.rho, algorithm.eta, smallest_rho(smoothness.value)
+    if isinstance(rho, int | float):
+        above = rho > least
+        text = f"rho={rho:g} is {'' if above else 'not '}above (1 + sqrt 5) L = {least:.4g}"
+    else:
+        above, text = False, f"rho changes over rounds ({rho}), the theorem's does not"
+    share = eta in ("participation", "seen") or (eta == 1.0 and experiment.participation == 1.0)
+    once = " once everyone has been seen" if eta == "seen" else ""
+    return [
+        _Condition("rho", text, above),
+        _Condition("eta", f"eta={eta} is {'' if share else 'not '}|S|/m{once}", share),
+    ]
 
 
 def _lapses(experiment: Experiment, records: list[Record]) -> list[_Condition]:
@@ -150,13 +148,6 @@ def _bound(known: Assumptions, rounds: list[Record], *, from_start: bool = False
     return theorem_1_from_start(known, rounds=length, lagrangian=lagrangian, gradients=gradients)
 
 
-def _bound_text(algorithm: FedADMM, known: Assumptions, certified: list[Record]) -> str:
-    """Return the bound from round 1 on; with "seen", theta is the mean of fewer u_i at first, and there is none."""
-    if algorithm.eta == "seen":
-        return ""
-    return f", bound with the gradients at the start {_bound(known, certified, from_start=True):.4g}"
-
-
 def _sentence(ratio: float, smoothness: Smoothness) -> str:
     remark = " L is an estimate, and so is the bound." if smoothness.kind == "estimate" else ""
     if ratio <= 1:
@@ -183,9 +174,7 @@ def _lowest(simulation: Simulation) -> tuple[float, str]:
         return 0.0, 'as no loss is negative (metric = "distance" finds the optimum)'
     task, best = simulation.task, simulation.optimum.w.to(simulation.theta.dtype)
     clients, weights = range(task.data.num_clients), simulation.weights.values
-    shares = [1.0 for _ in clients] if weights is None else weights / weights.mean()
-    values = [
-        task.objective(client, buffers=simulation.checkpoint.buffers).value_and_gradient(best)[0] for client in clients
-    ]
-    total = sum(share * value for share, value in zip(shares, values, strict=True))
-    return float(total), "the optimum that scipy finds"
+    shares = [1.0] * len(clients) if weights is None else weights / weights.mean()
+    objectives = [task.objective(client, buffers=simulation.checkpoint.buffers) for client in clients]
+    values = [share * one.value_and_gradient(best)[0] for share, one in zip(shares, objectives, strict=True)]
+    return float(sum(values)), "the optimum that scipy finds"

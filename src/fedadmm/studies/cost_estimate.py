@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -32,7 +31,10 @@ class CostEstimate:
         """Begin with what was timed before; on_probe is told what is about to be timed."""
         self._on_probe = on_probe
         self._file = cache or platformdirs.user_cache_path("fedadmm") / "pace.json"
-        self._known: dict[str, float] = _read(self._file)
+        try:
+            self._known: dict[str, float] = dict(json.loads(self._file.read_text()))
+        except (OSError, ValueError):
+            self._known = {}  # measured again
 
     def learn(self, experiment: Experiment, records: Iterable[Record]) -> None:
         """Remember how fast a run was that was made on this machine."""
@@ -48,9 +50,13 @@ class CostEstimate:
 
         Rounds on data that is made on the spot are small, and count nothing until such a run was made.
         """
+        key = _key(experiment)
         if _is_made_on_the_spot(experiment):
-            return rounds * self._known.get(_key(experiment), 0.0)
-        return rounds * gradient_evaluations(experiment) * self._per_gradient(experiment)
+            return rounds * self._known.get(key, 0.0)
+        if key not in self._known:
+            self._on_probe(_steps(experiment))
+            self._remember(key, _probe(experiment))
+        return rounds * gradient_evaluations(experiment) * self._known[key]
 
     def is_known(self, experiment: Experiment) -> bool:
         """Return whether an estimate needs no timing on this machine first."""
@@ -59,13 +65,6 @@ class CostEstimate:
     def seconds_from_start(self, experiment: Experiment, *, rounds: int) -> float:
         """Return the estimated seconds of a start and this many rounds."""
         return START_SECONDS + self.seconds(experiment, rounds=rounds)
-
-    def _per_gradient(self, experiment: Experiment) -> float:
-        key = _key(experiment)
-        if key not in self._known:
-            self._on_probe(_steps(experiment))
-            self._remember(key, _probe(experiment))
-        return self._known[key]
 
     def _remember(self, key: str, seconds: float) -> None:
         self._known[key] = seconds
@@ -133,10 +132,3 @@ def _probe(experiment: Experiment) -> float:
     began = time.thread_time()
     simulation.advance()
     return (time.thread_time() - began) / (num_clients * batch) / num_cores()
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError):
-        return {}  # measured again

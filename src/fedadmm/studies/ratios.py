@@ -33,6 +33,11 @@ class Standing(NamedTuple):
     def __str__(self) -> str:
         return f"{self.rounds:.1f}" if math.isfinite(self.rounds) else f"{self.limit}+"
 
+    @property
+    def constants(self) -> str:
+        """The rho and the eta in the method's name; none if it did not arrive."""
+        return self.method.partition("-")[2].replace("-", ", ") if math.isfinite(self.rounds) else "none"
+
 
 class Comparison(NamedTuple):
     """A problem: the best constants, and the methods that choose their own."""
@@ -48,6 +53,17 @@ class Comparison(NamedTuple):
         if math.isinf(self.best.rounds):
             return math.nan if math.isinf(standing.rounds) else 0.0
         return standing.rounds / self.best.rounds
+
+    def ratio_text(self, standing: Standing) -> str:
+        """Return the ratio as it is printed; where one side missed, what it is over or under."""
+        ratio = self.ratio(standing)
+        if math.isnan(ratio):
+            return "-"
+        if math.isinf(ratio):
+            return f"over {standing.limit / self.best.rounds:.2f}"
+        if ratio == 0:
+            return f"under {standing.rounds / self.best.limit:.2f}"
+        return f"{ratio:.2f}"
 
 
 def arrivals_file(study: Study, results: Path) -> Path:
@@ -108,7 +124,7 @@ def comparisons(arrivals: Sequence[Arrival], *, chosen: Sequence[str]) -> list[C
         constants = [standings[method] for method in sorted(methods - set(chosen))]
         best = min(constants, key=lambda standing: standing.rounds)
         found.append(Comparison(problem, own[0].target, seeds, best, tuple(standings[method] for method in chosen)))
-    return sorted(found, key=lambda c: -_sortable(c.ratio(c.chosen[0])))
+    return sorted(found, key=lambda c: -(1.0 if math.isnan(ratio := c.ratio(c.chosen[0])) else ratio))
 
 
 def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[dict[str, str]]:
@@ -118,9 +134,9 @@ def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[d
             "problem": c.problem + (" (made on it)" if c.problem in aside else ""),
             "target": f"{c.target:g}",
             "seeds": str(len(c.seeds)),
-            "best constants (rho, eta)": _constants(c.best),
+            "best constants (rho, eta)": f"{c.best.constants}: {c.best}",
         }
-        | {s.method: f"{s} ({_ratio_text(c, s)})" for s in c.chosen}
+        | {s.method: f"{s} ({c.ratio_text(s)})" for s in c.chosen}
         for c in found
     ]
 
@@ -156,24 +172,3 @@ def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str,
 def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
     rounds = [math.inf if run.arrived is None else run.arrived for run in runs]
     return Standing(method, sum(rounds) / len(rounds), limit)
-
-
-def _constants(best: Standing) -> str:
-    if math.isinf(best.rounds):
-        return f"none: {best}"
-    return f"{best.method.partition('-')[2].replace('-', ', ')}: {best}"
-
-
-def _sortable(ratio: float) -> float:
-    return 1.0 if math.isnan(ratio) else ratio
-
-
-def _ratio_text(comparison: Comparison, standing: Standing) -> str:
-    ratio = comparison.ratio(standing)
-    if math.isnan(ratio):
-        return "-"
-    if math.isinf(ratio):
-        return f"over {standing.limit / comparison.best.rounds:.2f}"
-    if ratio == 0:
-        return f"under {standing.rounds / comparison.best.limit:.2f}"
-    return f"{ratio:.2f}"

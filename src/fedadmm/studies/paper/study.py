@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any, Literal, NamedTuple
 
 from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import Plan
 from fedadmm.core.errors import InputError
 
 Size = Literal["paper", "small"]
@@ -31,13 +32,21 @@ class PaperRun(NamedTuple):
 
 
 @cache
-def _printed() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((resources.files("fedadmm.studies.paper") / "published.toml").read_text())
+def _read(file: str) -> dict[str, Any]:
+    return tomllib.loads((resources.files("fedadmm.studies.paper") / file).read_text())
 
 
 def published(table: str) -> dict[str, Any]:
     """Return what the paper prints in a table."""
-    return _printed()[table]
+    found: dict[str, Any] = _read("published.toml")[table]
+    return found
+
+
+def experiments_in(file: str) -> dict[str, Experiment]:
+    """Return the variants of an experiment that stand in a file of this folder."""
+    table = dict(_read(file))
+    plan = Plan(table, table.pop("variants"))
+    return {variant: plan.experiment(variant, changes={"label": None}) for variant in plan.variants}
 
 
 @dataclass(frozen=True)
