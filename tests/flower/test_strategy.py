@@ -19,8 +19,8 @@ from methods import ON_NETWORKS, mostly_slow
 
 
 def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
-    """Return the example's configuration, with its state in a folder, and no evaluation."""
-    usual = {"state_dir": str(folder), "min_available_nodes": 1, "fraction_evaluate": 0.0}
+    """Return the example's configuration, with its state in a folder, few steps a visit, and no evaluation."""
+    usual = {"state_dir": str(folder), "min_available_nodes": 1, "fraction_evaluate": 0.0, "local__batch_size": 60}
     return run_config(**{**usual, **changes})
 
 
