@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from fedadmm.report.table import markdown
-from fedadmm.studies.convex import read
-from fedadmm.studies.convex_table import rows, theory_rows
+from fedadmm.studies.convex import read, rows, theory_rows
 
 RESULTS = Path(__file__).parent.parent / "results" / "convex.json"
 BLOCK = re.compile(r"(<!-- convex (rounds|slopes) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

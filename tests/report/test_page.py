@@ -62,7 +62,7 @@ def test_several_sections_are_in_one_figure_too_a_panel_each(tmp_path):
         for n in range(5)
         for label in [f"fedadmm_E{n % 2}"]
     ]
-    write_report(sections, tmp_path / "out", title="t")
+    write_report(sections[:2], tmp_path / "out", title="t")
     assert (tmp_path / "out/figures/all.pdf").exists()
     methods = methods_in([section.runs for section in sections])
     figure = columns_figure({s.title: inside for s, inside in zip(sections, methods, strict=True)})

@@ -15,8 +15,21 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.runs.simulation import simulation_of
 from fedadmm.studies import convex
-from fedadmm.studies.convex import DATA, METHODS, Cell, cells, clients, fill, outcome, promised, read, slope
-from fedadmm.studies.convex_table import broken_promises, rows, theory_rows
+from fedadmm.studies.convex import (
+    DATA,
+    METHODS,
+    Cell,
+    broken_promises,
+    cells,
+    clients,
+    fill,
+    outcome,
+    promised,
+    read,
+    rows,
+    slope,
+    theory_rows,
+)
 from fedadmm.studies.theory.smoothness import of_task
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,8 @@ from broken import BROKEN
 
 from fedadmm.algorithms import FedADMM
 from fedadmm.studies.theory.analysis import checked
-from fedadmm.studies.theory.lemmas import lemma_1, lemma_2
 from fedadmm.studies.theory.quadratics import Quadratics, Tolerance, coins, random_quadratics, random_start
-from fedadmm.studies.theory.walk import walk
+from fedadmm.studies.theory.walk import lemma_1, lemma_2, walk
 from quadratics import on_a_line
 
 # epsilon of (client, round): none, one for each client, shrinking, and up and down.

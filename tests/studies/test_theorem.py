@@ -13,9 +13,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.runs.certificate import Certificate, Gap
 from fedadmm.studies.theory.analysis import means_over_draws
 from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
-from fedadmm.studies.theory.lemmas import lemma_1, lemma_2, lemma_3
 from fedadmm.studies.theory.quadratics import Quadratics, coins, lowest_value, random_quadratics, random_start
-from fedadmm.studies.theory.walk import Path, walk
+from fedadmm.studies.theory.walk import Path, lemma_1, lemma_2, lemma_3, walk
 from quadratics import on_a_line
 
 ROUNDS = 20

@@ -23,8 +23,7 @@ def convex_command(
     """
     import torch
 
-    from fedadmm.studies.convex import DATA, Cell, fill
-    from fedadmm.studies.convex_table import broken_promises, rows, theory_rows
+    from fedadmm.studies.convex import DATA, Cell, broken_promises, fill, rows, theory_rows
 
     torch.set_num_threads(1)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())

@@ -44,7 +44,7 @@ MODULES = {
     "experiments.clients": "runs.simulation",
     "experiments.clocked": "network",
     "experiments.convex": "studies",
-    "experiments.convex_table": "studies",
+    "experiments.convex_table": "studies.convex",
     "experiments.demands": "config.compatibility",
     "experiments.experiment": "config.experiment",
     "experiments.files": "config.plans",
@@ -60,6 +60,8 @@ MODULES = {
     "learning.landscape": "training.objective",
     "report.ratios": "studies.ratios",
     "theory": "studies.theory",
+    "theory.instances": "studies.theory.quadratics",
+    "theory.lemmas": "studies.theory.walk",
 }
 
 

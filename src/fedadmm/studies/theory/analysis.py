@@ -12,7 +12,6 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.seeds import stream
 from fedadmm.studies.paper.study import Rows
 from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
-from fedadmm.studies.theory.lemmas import Inequality, lemma_1, lemma_2, lemma_3
 from fedadmm.studies.theory.quadratics import (
     EXACT,
     Quadratics,
@@ -23,7 +22,7 @@ from fedadmm.studies.theory.quadratics import (
     random_quadratics,
     random_start,
 )
-from fedadmm.studies.theory.walk import Path, walk
+from fedadmm.studies.theory.walk import Inequality, Path, lemma_1, lemma_2, lemma_3, walk
 
 NUM_PROBLEMS, NUM_DRAWS = 200, 20
 # epsilon_i of (client, round): a level for each client that goes up and down, and shrinks.
