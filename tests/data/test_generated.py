@@ -124,4 +124,4 @@ def test_data_that_does_not_say_how_many_classes_it_has_is_refused() -> None:
             return Examples(torch.rand(3, 4), torch.tensor([0, 1, 2]))
 
     with pytest.raises(InputError, match="Unsaid has no num_classes; give it the number of classes, or 0 where"):
-        simulate(FedADMM(), model="mlp", data=Unsaid(), rounds=1)
+        simulate(FedADMM(), model="mlp", data=Unsaid(), rounds=1, participation=1.0)

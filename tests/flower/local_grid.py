@@ -139,6 +139,6 @@ def state_on_disk(strategy: AlgorithmStrategy, client: int, state_dir: Path) -> 
         assert applied == 0
         return None
     identity = {"federation": strategy._folder.federation}
-    with NodeStore(folder, client=client, client_type=strategy.format.client_type, identity=identity) as store:
+    with NodeStore(folder, client=client, client_type=strategy.wire.client_type, identity=identity) as store:
         kept = store.get(settled(store.journal(), Request(client, 2**62, applied)).acknowledged)
         return None if kept is None else kept.state

@@ -224,7 +224,7 @@ def test_a_node_is_told_its_first_visit_and_its_last_round(tmp_path: Path) -> No
         records = strategy._folder.records()
         last = {client: record.round for record in records for client in record.clients}
         assert sum(len(record.clients) for record in records) > len(last)  # else this would prove little
-        assert {client: strategy._folder.round_of(client) for client in last} == last
+        assert {client: strategy._folder.store.round_of(client) for client in last} == last
         # A state that counts is that of the client's last applied round, and nothing it was told was wrong.
         assert_books_agree(strategy, config, lambda client: tmp_path)
         simulation = simulated(config, history=[record.clients for record in records])
@@ -239,7 +239,7 @@ def test_the_model_of_the_server_is_evaluated_and_stored(tmp_path: Path) -> None
         start(strategy, grid_of(config), rounds=2)
         twice = 2 * strategy.checkpoint.server.theta
         assert np.array_equal(evaluated[-1], twice)
-        assert np.array_equal(strategy.format.read_model(strategy.arrays).message, twice)
+        assert np.array_equal(strategy.wire.read_model(strategy.arrays).message, twice)
         assert not np.array_equal(twice, strategy.checkpoint.server.theta)
         stored = load_file(strategy._folder.folder.path / "model.safetensors")
         sent = load_file(tmp_path / config["name"] / "client-0" / "model.safetensors")

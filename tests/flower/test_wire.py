@@ -11,7 +11,7 @@ from test_strategy import config_of, grid_of, server_of
 
 from fedadmm.algorithms import FedADMM
 from fedadmm.algorithms.fedadmm import Upload
-from fedadmm.flower.wire import MessageFormat, ModelWire, Payload
+from fedadmm.flower.wire import ModelWire, Payload
 from fedadmm.training.flat import FlatModel
 
 
@@ -34,7 +34,7 @@ def test_what_rounding_holds_back_is_sent_with_the_next_upload() -> None:
     # In float32 1 + 2^-25 is 1: nothing arrives, and 2^-25 is owed. Twice that is 2^-24 and ties to even, 1 again;
     # three times it is above half a unit (2^-23) and arrives as 2^-23, which leaves 3 x 2^-25 - 2^-23 = -2^-25 owed.
     model = FlatModel(torch.nn.Linear(1, 1, bias=False))
-    wire = ModelWire(MessageFormat(FedADMM(), model))
+    wire = ModelWire(FedADMM(), model)
     theta, small, residual, arrived = torch.ones(1), torch.tensor([2.0**-25]), None, []
     for _ in range(3):
         arrays, residual = wire.pack_upload(Payload(Upload(small), torch.empty(0)), theta=theta, residual=residual)
@@ -80,7 +80,7 @@ def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_
         before = strategy.checkpoint.server.theta.clone()
         result = start(private, grid, rounds=1, initial_arrays=strategy.arrays)
         theta = strategy.checkpoint.server.theta
-        released = strategy.format.read_model(result.arrays).message
+        released = strategy.wire.read_model(result.arrays).message
     assert theta.equal(released)
     # Noise of 0.1 x 0.5 / 4 = 0.0125 in each of the 7,510 coordinates; the clipped mean step is 0.5 at most.
     noise = (theta - before).std()
@@ -99,4 +99,4 @@ def test_what_travels_as_a_model_is_theta_where_the_servers_model_is_another_poi
         theta = strategy.checkpoint.server.theta
         assert theta.abs().max() > 0
         for arrays in (strategy.arrays, result.arrays):
-            assert strategy.format.read_model(arrays).message.equal(theta)
+            assert strategy.wire.read_model(arrays).message.equal(theta)

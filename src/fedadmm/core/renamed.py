@@ -54,6 +54,8 @@ MODULES = {
     "experiments.traces": "network",
     "federation": "flower.local",
     "flower.checkpoint": "flower.server_folder",
+    "flower.node": "flower.client",
+    "flower.replies": "flower.messages",
     "flower.roster": "flower.client_nodes",
     "learning": "training",
     "learning.fit": "training.model_checks",

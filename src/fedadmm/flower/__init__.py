@@ -15,18 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AlgorithmStrategy", "FederationSettings", "client_app", "client_of", "make_strategy", "server_app"]
 
-_HOMES = {
-    "client_app": "client",
-    "make_strategy": "server",
-    "server_app": "server",
-    "FederationSettings": "settings",
-    "client_of": "settings",
-    "AlgorithmStrategy": "strategy",
-}
+_MODULES = {"client": ["client_app"], "server": ["make_strategy", "server_app"], "strategy": ["AlgorithmStrategy"]}
+_MODULES["settings"] = ["FederationSettings", "client_of"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for: flwr is an extra, and the local federation does without it."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,7 @@ from flwr.app import Message, MessageType
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedadmm.flower.replies import BadReplyError, Description, read_description
-from fedadmm.flower.requests import pack_question
+from fedadmm.flower.messages import BadReplyError, pack_question, read_description
 
 POLL = 1.0  # seconds between two looks at who is there
 
@@ -56,20 +55,19 @@ class ClientNodes:
     def _note(self, reply: Message) -> None:
         node = reply.metadata.src_node_id
         try:
-            description = read_description(reply)
+            client, model = read_description(reply)
         except BadReplyError as error:
             log(WARNING, "Node %d is not asked: %s", node, error)
             return
-        problem = self._problem(description)
+        problem = self._problem(client, model)
         if problem is None:
-            self._clients[node] = description.client
-            log(INFO, "Node %d is client %d", node, description.client)
+            self._clients[node] = client
+            log(INFO, "Node %d is client %d", node, client)
         else:
             self._left_out.add(node)
             log(WARNING, "Node %d is left out: %s", node, problem)
 
-    def _problem(self, description: Description) -> str | None:
-        client, model = description
+    def _problem(self, client: int, model: list[str]) -> str | None:
         if not 0 <= client < self._num_clients:
             return f"its client-id is {client}, and num-clients is {self._num_clients}; raise it, or correct the id"
         if client in self._clients.values():

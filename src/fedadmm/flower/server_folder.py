@@ -35,7 +35,7 @@ class ServerFolder:
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
-            self._store = DiskStore(
+            self.store = DiskStore(
                 self.folder.state,
                 types=(state_types(settings.algorithm).server, Applied),
                 identity=settings.identity | fresh,
@@ -43,9 +43,9 @@ class ServerFolder:
                 durability="power",
                 remedy=REMEDY,
             )
-            held.callback(self._store.close)
+            held.callback(self.store.close)
             self._held = held.pop_all()
-        self.federation = self._store.about["federation"]
+        self.federation = self.store.about["federation"]
         self._last_number = NONE
         self.folder.write_records(self.records())
 
@@ -53,28 +53,14 @@ class ServerFolder:
         """Let go of the folder."""
         self._held.close()
 
-    @property
-    def checkpoint(self) -> ServerCheckpoint | None:
-        """The checkpoint after the last committed round, None before the first."""
-        return self._store.checkpoint()
-
-    @property
-    def initial(self) -> Vector:
-        """theta^0, as it was in the first run."""
-        return self._store.initial()
-
     def records(self) -> list[Record]:
         """Return the records of the committed rounds."""
-        return [Record.from_json(table) for table in self._store.records()]
+        return [Record.from_json(table) for table in self.store.records()]
 
     def applied(self, client: int) -> int:
         """Return the number of a client's last update that was applied."""
-        state = self._store.get(client)
+        state = self.store.get(client)
         return NONE if state is None else state[0]
-
-    def round_of(self, client: int) -> int | None:
-        """Return the round in which a client's last update was applied, None if none was."""
-        return self._store.round_of(client)
 
     def new_number(self) -> int:
         """Return a number above every one that was ever used: the clock's, as a restored server has forgotten some."""
@@ -84,7 +70,7 @@ class ServerFolder:
     def commit(self, checkpoint: ServerCheckpoint, *, number: int, record: Record, module: nn.Module) -> None:
         """Make a round count, and write the files for reading."""
         for client in record.clients:
-            self._store.stage(checkpoint.round, client, Applied(number))
-        self._store.commit(checkpoint, clients=record.clients, record=record.to_json())
+            self.store.stage(checkpoint.round, client, Applied(number))
+        self.store.commit(checkpoint, clients=record.clients, record=record.to_json())
         self.folder.append_record(record)
         write_model(self.folder, module, round=checkpoint.round)

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from logging import INFO, WARNING
-from typing import NamedTuple
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.common.logger import log
@@ -32,24 +31,15 @@ from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, 
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.threads import one_thread
-from fedadmm.flower.aggregator import aggregated_by
 from fedadmm.flower.client_nodes import ClientNodes
-from fedadmm.flower.replies import BadReplyError, read_scores, read_update
-from fedadmm.flower.requests import NodeRequest, pack_request
+from fedadmm.flower.messages import BadReplyError, NodeRequest, aggregated_by, pack_request, read_scores, read_update
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
-from fedadmm.flower.wire import MessageFormat, ModelWire, Wire, make_wire
+from fedadmm.flower.wire import WIRES, ModelWire
 from fedadmm.runs.records import Record
 from fedadmm.training.flat import FlatModel
 
 Evaluation = Callable[[Vector, Buffers], dict[str, float]]
-
-
-class _Applied(NamedTuple):
-    """What became of a round once its replies were applied; it does not count before it is committed."""
-
-    checkpoint: ServerCheckpoint
-    summary: RoundSummary
 
 
 @dataclass
@@ -59,7 +49,8 @@ class _Round:
     replies: Collection  # which of them count, and who has not answered
     requests: list[Message]
     began: float
-    applied: _Applied | None = None
+    # What became of it once its replies were applied; it does not count before it is committed.
+    applied: tuple[ServerCheckpoint, RoundSummary] | None = None
 
 
 class AlgorithmStrategy(Strategy):
@@ -82,19 +73,18 @@ class AlgorithmStrategy(Strategy):
         self.settings, self.algorithm = settings, settings.algorithm
         self._model, self._folder, self._aggregator = model, folder, aggregator
         self._evaluation = evaluation
-        self.format = MessageFormat(self.algorithm, model)
-        self._wire: Wire = make_wire(settings.wire, self.format)
-        assert aggregator is None or isinstance(self._wire, ModelWire), 'an aggregator takes models: wire="model"'
+        self.wire = WIRES[settings.wire](self.algorithm, model)
+        assert aggregator is None or isinstance(self.wire, ModelWire), 'an aggregator takes models: wire="model"'
         self._devices = Devices(settings.num_clients)
         self._planner = self._make_planner()
         self._nodes = ClientNodes(
             federation=folder.federation,
-            model=self.format.description,
+            model=self.wire.description,
             num_clients=settings.num_clients,
             timeout=settings.round_timeout,
         )
-        self.checkpoint = folder.checkpoint or ServerCheckpoint(
-            0, self.algorithm.init_server(folder.initial), model.buffers(), 0.0
+        self.checkpoint = folder.store.checkpoint() or ServerCheckpoint(
+            0, self.algorithm.init_server(folder.store.initial()), model.buffers(), 0.0
         )
         self.scores = self._evaluated(self.checkpoint)
         self._round = _Round(Collection(NONE, clients=()), [], 0.0)
@@ -120,7 +110,7 @@ class AlgorithmStrategy(Strategy):
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
         began = time.perf_counter()
         connected = self._nodes.connected(grid, at_least=self.settings.min_available_nodes)
-        assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.round_of)
+        assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.store.round_of)
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = _Round(replies, [], began)
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
@@ -142,7 +132,7 @@ class AlgorithmStrategy(Strategy):
                 weight=lambda client: 1.0,
                 registered=float(self.settings.num_clients),
             )
-        self._round.applied = _Applied(checkpoint, summary)
+        self._round.applied = (checkpoint, summary)
         for client in summary.refused:
             log(WARNING, "Client %d is refused in round %d: its upload cannot be used", client, checkpoint.round)
         log(INFO, "Round %d applies %d of %d", checkpoint.round, len(summary.clients), num_selected)
@@ -183,7 +173,7 @@ class AlgorithmStrategy(Strategy):
         messages = []
         for assignment in assignments:
             if assignment.client in connected:
-                content = pack_request(self._request(kind, assignment), self._wire, config=config)
+                content = pack_request(self._request(kind, assignment), self.wire, config=config)
                 node, timeout = connected[assignment.client], self.settings.round_timeout
                 messages.append(Message(content, node, kind, ttl=timeout, group_id=str(assignment.round)))
         return messages
@@ -200,7 +190,7 @@ class AlgorithmStrategy(Strategy):
             self._folder.federation,
             download,
             self.checkpoint.buffers,
-            self._folder.initial if needs_initial else None,
+            self._folder.store.initial() if needs_initial else None,
         )
 
     def _results(self, server_round: int, replies: Iterable[Message]) -> list[ClientResult]:
@@ -208,27 +198,27 @@ class AlgorithmStrategy(Strategy):
         found = []
         for message in replies:
             try:
-                reply, result = read_update(message, self._wire, checkpoint=self.checkpoint)
+                reply, result = read_update(message, self.wire, checkpoint=self.checkpoint)
             except BadReplyError as error:
                 client = self._nodes.client_asked(self._round.requests, message)
                 log(WARNING, "Client %s failed: %s", client, error)
                 continue
             if self._round.replies.counts(reply):
-                first_visit = self._folder.round_of(reply.client) is None
+                first_visit = self._folder.store.round_of(reply.client) is None
                 found.append((result._replace(first_visit=first_visit), message))
         found.sort(key=lambda pair: pair[0].client)
         if self._aggregator is None:
             return [result for result, _ in found]
         theta = self.checkpoint.server.theta
-        return aggregated_by(self._aggregator, found, self._wire, server_round=server_round, theta=theta)
+        return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=theta)
 
     def _commit(self, arrays: ArrayRecord) -> None:
         """Make the round count, with these arrays as its model where models travel; the reason is at the top."""
         if self._round.applied is None:
             return
         checkpoint, summary = self._round.applied
-        if isinstance(self._wire, ModelWire):
-            theta, floats = self.format.read_model(arrays)
+        if isinstance(self.wire, ModelWire):
+            theta, floats = self.wire.read_model(arrays)
             server, buffers = checkpoint.server._replace(theta=theta), checkpoint.buffers._replace(floats=floats)
             checkpoint = checkpoint._replace(server=server, buffers=buffers)
         self.scores = self._evaluated(checkpoint)
@@ -242,9 +232,9 @@ class AlgorithmStrategy(Strategy):
 
     def _model_arrays(self, checkpoint: ServerCheckpoint) -> ArrayRecord:
         # Where models travel, a wrapper of Flower's may change the arrays, and what it made of them is theta.
-        models_travel = isinstance(self._wire, ModelWire)
+        models_travel = isinstance(self.wire, ModelWire)
         theta = checkpoint.server.theta if models_travel else self.algorithm.model(checkpoint.server)
-        return self.format.model_arrays(theta, checkpoint.buffers.floats)
+        return self.wire.model_arrays(theta, checkpoint.buffers.floats)
 
     def _evaluated(self, checkpoint: ServerCheckpoint) -> dict[str, float]:
         if self._evaluation is None:

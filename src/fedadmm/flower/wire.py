@@ -25,8 +25,11 @@ class Payload(NamedTuple):
     floats: Vector
 
 
-class MessageFormat:
-    """The names and shapes of a model, and the fields of an algorithm's messages over it."""
+class Wire:
+    """The fields of a message, each as one array: what the algorithm needs and nothing else.
+
+    Beside that, a model as Flower users know it: an array for each parameter and each float buffer.
+    """
 
     def __init__(self, algorithm: AnyAlgorithm, model: FlatModel) -> None:
         theta = model.weights.clone()
@@ -44,7 +47,7 @@ class MessageFormat:
         return [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self._shapes.items()]
 
     def model_arrays(self, theta: Vector, floats: Vector) -> ArrayRecord:
-        """Return a model as Flower users know it: an array for each parameter and each float buffer."""
+        """Return theta and the float buffers as the arrays of a model."""
         parts = torch.cat([theta, floats]).split([math.prod(shape) for shape in self._shapes.values()])
         shaped = zip(self._shapes.items(), parts, strict=True)
         return ArrayRecord({name: _array(part.view(shape)) for (name, shape), part in shaped})
@@ -54,20 +57,13 @@ class MessageFormat:
         found = _tensors(arrays, self._shapes)
         return Payload(*torch.cat([found[name].reshape(-1) for name in self._shapes]).split(self._sizes))
 
-
-class Wire:
-    """The fields of a message, each as one array: what the algorithm needs and nothing else."""
-
-    def __init__(self, format: MessageFormat) -> None:
-        self.format = format
-
     def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return what travels to a client."""
         return _pack(payload)
 
     def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
-        return _unpack(arrays, self.format.download, self.format.floats)
+        return _unpack(arrays, self.download, self.floats)
 
     def pack_upload(
         self, payload: Payload, *, theta: Vector, residual: Vector | None
@@ -77,7 +73,7 @@ class Wire:
 
     def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
         """Return the upload and the buffers."""
-        return _unpack(arrays, self.format.upload, self.format.floats)
+        return _unpack(arrays, self.upload, self.floats)
 
 
 class ModelWire(Wire):
@@ -87,25 +83,24 @@ class ModelWire(Wire):
     so that the sum of what the server got is the sum of what the client made, up to one rounding.
     """
 
-    def __init__(self, format: MessageFormat) -> None:
-        super().__init__(format)
-        (upload, download), name = (format.upload, format.download), type(format.upload).__module__
-        if len(upload) != 1 or len(download) != 1:
-            fields = [*getattr(upload, "_fields", ()), *getattr(download, "_fields", ())]
+    def __init__(self, algorithm: AnyAlgorithm, model: FlatModel) -> None:
+        super().__init__(algorithm, model)
+        if len(self.upload) != 1 or len(self.download) != 1:
+            name, fields = type(self.upload).__module__, [*self.upload._fields, *self.download._fields]
             raise InputError(
                 f'wire="model" carries one vector each way, and {name} has {", ".join(fields)}; use wire="upload"'
             )
         # The residual is part of a client's state, so a method whose clients keep nothing keeps none.
-        self._keeps_residual = bool(format.client_type._fields)
+        self._keeps_residual = bool(self.client_type._fields)
 
     def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return theta and the buffers under the model's names."""
-        return self.format.model_arrays(payload.message.theta, payload.floats)
+        return self.model_arrays(payload.message.theta, payload.floats)
 
     def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
-        theta, floats = self.format.read_model(arrays)
-        return Payload(self.format.download._replace(theta=theta), floats)
+        theta, floats = self.read_model(arrays)
+        return Payload(self.download._replace(theta=theta), floats)
 
     def pack_upload(
         self, payload: Payload, *, theta: Vector, residual: Vector | None
@@ -115,17 +110,15 @@ class ModelWire(Wire):
         delta = delta if residual is None else delta + residual
         sent = theta + delta
         held_back = delta - (sent - theta) if self._keeps_residual else None
-        return self.format.model_arrays(sent, payload.floats), held_back
+        return self.model_arrays(sent, payload.floats), held_back
 
     def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
         """Return the upload and the buffers."""
-        sent, floats = self.format.read_model(arrays)
-        return Payload(type(self.format.upload)(sent - theta), floats)
+        sent, floats = self.read_model(arrays)
+        return Payload(type(self.upload)(sent - theta), floats)
 
 
-def make_wire(name: str, format: MessageFormat) -> Wire:
-    """Return the wire of a name."""
-    return Wire(format) if name == "upload" else ModelWire(format)
+WIRES: dict[str, type[Wire]] = {"upload": Wire, "model": ModelWire}
 
 
 def integer(record: ConfigRecord | MetricRecord, key: str) -> int:

@@ -1,14 +1,17 @@
 """The federation on this machine: a folder with keys, certificates, logs and the processes that run."""
 
 import json
+import shutil
 import signal
 import socket
 import time
 from pathlib import Path
 
 from fedadmm.core.errors import InputError
-from fedadmm.flower.local.processes import Shell, Started, Tell, end, read_processes, write_processes
+from fedadmm.flower.local.processes import Shell, Started, Tell, end
 
+PACKAGED_APP = Path(__file__).parent / "app"
+APP_IN_THE_SOURCES = Path(__file__).parents[4] / "examples" / "flower-fedadmm"  # of an editable installation
 NODES_OF_APP = 4  # that the example app is set up for
 LINK = "lab"  # the name of the connection in Flower's configuration
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes")
@@ -40,7 +43,9 @@ class LocalFederation:
     @property
     def processes(self) -> dict[str, Started]:
         """All processes that were started, by name: superlink, node-0, node-1, ..."""
-        return read_processes(self.folder / "processes.json")
+        file = self.folder / "processes.json"
+        written = json.loads(file.read_text()) if file.exists() else {}
+        return {name: Started(*entry) for name, entry in written.items()}
 
     @property
     def superlink_address(self) -> str:
@@ -86,9 +91,8 @@ class LocalFederation:
         """End all processes, at once if we are not patient; keys, state and logs stay."""
         processes = self.processes
         signals = [signal.SIGTERM, signal.SIGKILL] if patient else [signal.SIGKILL]
-        nodes = [process for name, process in processes.items() if name != "superlink"]
-        link = [process for name, process in processes.items() if name == "superlink"]
-        for part in (nodes, link):
+        link = [processes.pop("superlink")] if "superlink" in processes else []
+        for part in (list(processes.values()), link):
             for process in part:
                 self._tell(f"kill {process.pid}")
             end(part, signals=signals)
@@ -187,11 +191,10 @@ class LocalFederation:
 
     def _has_connected(self, name: str) -> bool:
         """Return whether a node's log says so since its last start: a SuperLink takes a dead node for alive."""
-        said = self.log(name).read_text(errors="replace").rpartition("$ flower-supernode")[2]
-        return "SuperNode ID" in said
+        return "SuperNode ID" in self.log(name).read_text(errors="replace").rpartition("$ flower-supernode")[2]
 
     def _write(self, running: dict[str, Started]) -> None:
-        write_processes(self.folder / "processes.json", running)
+        (self.folder / "processes.json").write_text(json.dumps(running, indent=1))
 
 
 def free_ports(number: int) -> list[int]:
@@ -203,3 +206,14 @@ def free_ports(number: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+def copy_app(folder: Path) -> None:
+    """Copy the example app, which comes with the package, to a folder that is not there yet."""
+    source = PACKAGED_APP if PACKAGED_APP.exists() else APP_IN_THE_SOURCES
+    try:
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    except FileExistsError:
+        raise InputError(f"{folder} is there already; give another folder") from None
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error}; give another folder") from error

@@ -1,6 +1,5 @@
 """Commands, told before they are run, and the processes that some of them leave behind."""
 
-import json
 import os
 import shlex
 import shutil
@@ -94,18 +93,6 @@ def end(processes: Sequence[Started], *, signals: Sequence[signal.Signals]) -> N
         deadline = time.monotonic() + PATIENCE
         while any(member.alive for member in members) and time.monotonic() < deadline:
             time.sleep(0.1)
-
-
-def read_processes(file: Path) -> dict[str, Started]:
-    """Return the processes that were written down."""
-    if not file.exists():
-        return {}
-    return {name: Started(*entry) for name, entry in json.loads(file.read_text()).items()}
-
-
-def write_processes(file: Path, processes: Mapping[str, Started]) -> None:
-    """Write processes down, for the next command."""
-    file.write_text(json.dumps(dict(processes), indent=1))
 
 
 def family(process: Started) -> list[Started]:
