@@ -63,12 +63,14 @@ class DiskStore:
         try:
             self._rounds = self._read_index()  # client -> round of its state
             self._digest = _digest(self._rounds.items()) % 2**64
-            self._kept = self._read_kept()
+            older = [key.removeprefix(OLDER) for key in layout.keys("meta") if key.startswith(OLDER)]
+            self._kept = {int.from_bytes(key, "big") for key in older}
             self._check(layout.keys("states"))
             if layout.unsorted:
                 raise damage("the store", folder, f"keys of {layout.unsorted} are out of order")
-            if not readonly:
-                self._reclaim()
+            if not readonly:  # what was written ahead for a round that never counted
+                written = [PAIR.unpack(key) for key in layout.keys("states")]
+                self._delete_states([pair for pair in written if self._rounds.get(pair[0]) != pair[1]])
         except BaseException:
             self.file.close()
             raise
@@ -97,8 +99,8 @@ class DiskStore:
         """Make a round count in one transaction, and reclaim the states and the checkpoint that it replaced."""
         number = checkpoint.round
         replaced = {client: self._rounds[client] for client in clients if client in self._rounds}
-        digest = self._digest + _digest((client, number) for client in clients) - _digest(replaced.items())
-        digest %= 2**64
+        counted, dropped = _digest((client, number) for client in clients), _digest(replaced.items())
+        digest = (self._digest + counted - dropped) % 2**64
         self.file.forget_dead_readers()
         with self.file.writing() as tables:
             for client in clients:
@@ -182,11 +184,6 @@ class DiskStore:
                     raise damage(f"the index entry of client {_owner(key, value)}", self._folder) from None
         return rounds
 
-    def _read_kept(self) -> set[int]:
-        with self.file.reading("the server's checkpoint") as tables:
-            keys = [key for key in tables.keys("meta") if key.startswith(OLDER)]
-        return {int.from_bytes(key.removeprefix(OLDER), "big") for key in keys}
-
     def _check(self, state_keys: Iterable[bytes]) -> None:
         """Refuse a store whose parts are of different rounds."""
         written = set(state_keys)
@@ -201,12 +198,6 @@ class DiskStore:
             raise damage("the index of clients", self._folder, f"it is not that of round {number}")
         if rounds != [NUMBER.pack(round) for round in range(1, number + 1)]:
             raise damage("the list of rounds", self._folder, f"it is not that of rounds 1 to {number}")
-
-    def _reclaim(self) -> None:
-        """Delete the states that were written ahead for a round that never counted."""
-        with self.file.reading() as tables:
-            written = [PAIR.unpack(key) for key in tables.keys("states")]
-        self._delete_states([pair for pair in written if self._rounds.get(pair[0]) != pair[1]])
 
     def _delete_states(self, pairs: Sequence[tuple[int, int]]) -> None:
         if pairs:

@@ -68,9 +68,8 @@ def decode(payload: bytes | memoryview) -> Message:
         name, shape, was_float32 = entry
         dtype = _TYPES[name]
         stop = start + torch.Size(shape).numel() * dtype.itemsize
-        flat = (
-            torch.frombuffer(bytearray(view[start:stop]), dtype=dtype) if stop > start else torch.empty(0, dtype=dtype)
-        )
+        own = bytearray(view[start:stop])
+        flat = torch.frombuffer(own, dtype=dtype) if own else torch.empty(0, dtype=dtype)
         fields.append((flat.float() if was_float32 else flat).view(shape))
         start = stop
     return tuple(fields)

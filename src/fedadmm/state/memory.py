@@ -28,7 +28,7 @@ class MemoryStore:
         state = self._states.get(client)
         if state is None or self.float_type is None:
             return state
-        return _rebuilt(state, [f.float() if getattr(f, "dtype", None) == self.float_type else f for f in state])
+        return type(state)(*[f.float() if getattr(f, "dtype", None) == self.float_type else f for f in state])
 
     def round_of(self, client: int) -> int | None:
         """Return the round in which a client's state was committed, None if it has none."""
@@ -37,7 +37,7 @@ class MemoryStore:
     def stage(self, round: int, client: int, state: Message) -> None:
         """Hold a state until its round is committed."""
         if self.float_type is not None:
-            state = _rebuilt(state, [narrowed(field, self.float_type) for field in state])
+            state = type(state)(*[narrowed(field, self.float_type) for field in state])
         self._staged[client] = state
 
     def commit(
@@ -75,7 +75,3 @@ class MemoryStore:
 
     def __iter__(self) -> Iterator[int]:
         return iter(sorted(self._states))
-
-
-def _rebuilt(state: Message, fields: list[Any]) -> Message:
-    return type(state)(*fields)

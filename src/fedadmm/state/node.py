@@ -32,7 +32,7 @@ class NodeStore:
             *state, residual = fields
             return SavedState(client_type(*state), residual)
 
-        self._file = open_checked(folder, about=about, remedy=REMEDY, client_type=saved, durability="power").file
+        self._file, _, _ = open_checked(folder, about=about, remedy=REMEDY, client_type=saved, durability="power")
 
     def __enter__(self) -> "NodeStore":
         return self

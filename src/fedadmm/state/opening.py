@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
@@ -13,14 +13,6 @@ from fedadmm.state.pages import Layout, read_layout
 
 # Of (key, what it was written with): how to go on with that; None where there is no more to say than that.
 Advice = Callable[[str, str | None], str | None]
-
-
-class OpenedFile(NamedTuple):
-    """A file that was checked as it was opened."""
-
-    file: StateFile
-    about: dict[str, str]  # what it was written with
-    layout: Layout
 
 
 def fields_of(*types: type[Any]) -> str:
@@ -36,34 +28,26 @@ def open_checked(
     remedy: str,
     advice: Advice | None = None,
     **options: Any,
-) -> OpenedFile:
+) -> tuple[StateFile, dict[str, str], Layout]:
     """Open the file in a folder, or make it there with `initial`, theta^0; one written with anything else is refused.
 
+    What it was written with and the layout of its pages are returned with it.
     remedy: what to do instead of going on. advice: how to go on. options: those of `StateFile`.
     """
     about = {"format": str(FORMAT), **about}
     if not folder.exists():
         create(folder, about=about, initial=initial)
-    layout = _checked_layout(folder)
+    try:  # before LMDB reads the pages: where they contradict each other it may crash, or write over what counts
+        layout = read_layout(folder / "data.mdb")
+    except (DamagedError, OSError) as error:
+        detail = f"data.mdb: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise damage("the store", folder, detail) from None
     file = StateFile(folder, **options)
     try:
-        return OpenedFile(file, _checked_about(file, about, remedy=remedy, advice=advice), layout)
+        return file, _checked_about(file, about, remedy=remedy, advice=advice), layout
     except BaseException:
         file.close()
         raise
-
-
-def _checked_layout(folder: Path) -> Layout:
-    """Return the layout of a store's pages, if they do not contradict each other.
-
-    Before LMDB reads them: on such pages it may crash, or write over what counts.
-    """
-    try:
-        return read_layout(folder / "data.mdb")
-    except DamagedError as error:
-        raise damage("the store", folder, str(error)) from None
-    except OSError as error:
-        raise damage("the store", folder, f"data.mdb: {error.strerror}") from None
 
 
 def _checked_about(

@@ -44,63 +44,48 @@ def logistic_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn
 
 def mlp(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Return dense layers of 200 and 200."""
-    return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(math.prod(input_shape), 200),
-        nn.ReLU(),
-        nn.Linear(200, 200),
-        nn.ReLU(),
-        nn.Linear(200, num_classes),
-    )
+    hidden = [nn.Linear(math.prod(input_shape), 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU()]
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(200, num_classes))
 
 
 def cnn1(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Return the paper's CNN 1, for 28x28 grey images: 1,663,370 parameters."""
-    _require_shape("cnn1", input_shape, (1, 28, 28))
-    return nn.Sequential(*_convolutions(1, nn.ReLU), *_dense(3136, 512, num_classes))
+    return _cnn("cnn1", input_shape, (1, 28, 28), width=512, num_classes=num_classes)
 
 
 def cnn2(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Return the paper's CNN 2, for 32x32 colour images: 1,105,098 parameters."""
-    _require_shape("cnn2", input_shape, (3, 32, 32))
-    return nn.Sequential(*_convolutions(3, nn.ReLU), *_dense(4096, 256, num_classes))
+    return _cnn("cnn2", input_shape, (3, 32, 32), width=256, num_classes=num_classes)
 
 
 def cnn1_released(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Return CNN 1 as released: no activation after the convolutions, a softmax as its output."""
-    _require_shape("cnn1_released", input_shape, (1, 28, 28))
-    return nn.Sequential(*_convolutions(1, nn.Identity), *_dense(3136, 512, num_classes), nn.Softmax(dim=1))
+    network = _cnn("cnn1_released", input_shape, (1, 28, 28), width=512, num_classes=num_classes, released=True)
+    return network.append(nn.Softmax(dim=1))
 
 
 def cnn2_released(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Return CNN 2 as released: no activation after the convolutions, a softmax as its output."""
-    _require_shape("cnn2_released", input_shape, (3, 32, 32))
-    return nn.Sequential(*_convolutions(3, nn.Identity), *_dense(4096, 256, num_classes), nn.Softmax(dim=1))
+    network = _cnn("cnn2_released", input_shape, (3, 32, 32), width=256, num_classes=num_classes, released=True)
+    return network.append(nn.Softmax(dim=1))
 
 
-def _convolutions(channels: int, activation: type[nn.Module]) -> list[nn.Module]:
-    # The pool comes before the activation, which is monotone: the same function, on a quarter of the numbers.
-    return [
-        nn.Conv2d(channels, 32, kernel_size=5, padding=2),
-        nn.MaxPool2d(2),
-        activation(),
-        nn.Conv2d(32, 64, kernel_size=5, padding=2),
-        nn.MaxPool2d(2),
-        activation(),
-        nn.Flatten(),
-    ]
-
-
-def _dense(num_inputs: int, width: int, num_classes: int) -> list[nn.Module]:
-    return [nn.Linear(num_inputs, width), nn.ReLU(), nn.Linear(width, num_classes)]
-
-
-def _require_shape(name: str, shape: tuple[int, ...], needed: tuple[int, ...]) -> None:
+def _cnn(
+    name: str, shape: tuple[int, ...], needed: tuple[int, ...], *, width: int, num_classes: int, released: bool = False
+) -> nn.Sequential:
     if tuple(shape) != needed:
+        wanted, found = ("x".join(map(str, lengths)) for lengths in (needed, shape))
         raise InputError(
-            f"{name} takes inputs of shape {'x'.join(map(str, needed))}, the data has "
-            f"{'x'.join(map(str, shape))}; use mlp, or a model of your own"
+            f"{name} takes inputs of shape {wanted}, the data has {found}; use mlp, or a model of your own"
         )
+    activation = nn.Identity if released else nn.ReLU
+    channels, height, _ = needed
+    # The pool comes before the activation, which is monotone: the same function, on a quarter of the numbers.
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 32, kernel_size=5, padding=2), nn.MaxPool2d(2), activation()),
+        *(nn.Conv2d(32, 64, kernel_size=5, padding=2), nn.MaxPool2d(2), activation(), nn.Flatten()),
+        *(nn.Linear(64 * (height // 4) ** 2, width), nn.ReLU(), nn.Linear(width, num_classes)),
+    )
 
 
 ModelFunction = Callable[..., nn.Module]

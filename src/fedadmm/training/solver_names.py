@@ -50,7 +50,10 @@ def check_solver(value: Any) -> Any:
     """Return the solver of all clients, the list of each one's, or the shares; None for SGD alone."""
     for name in value if isinstance(value, dict | list | tuple) else (value,):
         if callable(name):
-            raise InputError(f'solver={_name(name)} is a function; give its name, as "{_path(name)}"')
+            module, function = getattr(name, "__module__", "__main__"), getattr(name, "__qualname__", repr(name))
+            unnamed = module == "__main__" or "<" in function
+            path = "package.module:function" if unnamed else f"{module}:{function}"
+            raise InputError(f'solver={function} is a function; give its name, as "{path}"')
         if isinstance(name, str) and name not in NAMES and ":" not in name:
             raise InputError(f'solver={name!r} is unknown; use one of {", ".join(NAMES)}, or "package.module:function"')
     if isinstance(value, dict):
@@ -74,13 +77,3 @@ def own_solver(name: str) -> Callable[..., Any]:
             "name a function of (objective, start, budget) that returns w"
         )
     return function
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__qualname__", repr(function))
-
-
-def _path(function: Any) -> str:
-    """Return the name under which a file finds a function; a pattern for one that has none."""
-    module, name = getattr(function, "__module__", "__main__"), _name(function)
-    return "package.module:function" if module == "__main__" or "<" in name else f"{module}:{name}"

@@ -22,9 +22,8 @@ from fedadmm.training.objective import Objective
 from fedadmm.training.optimum import Optimum, is_linear, mean_objective
 from fedadmm.training.problem import FullBatchProblem, SGDProblem
 from fedadmm.training.solvers import solver_named
-from fedadmm.training.stacked.batches import joined
 from fedadmm.training.stacked.gradients import check_stackable
-from fedadmm.training.stacked.problem import StackedProblem, stack_size
+from fedadmm.training.stacked.problem import StackedProblem, joined, stack_size
 
 
 class LearningTask:
@@ -44,7 +43,7 @@ class LearningTask:
     ) -> None:
         self.model = FlatModel(module, device=device)
         self.data, self._local, self._seed, self._device = data, local, seed, device
-        self._loss, self._metrics, self._l2 = loss, metrics, l2
+        self.loss, self._metrics, self._l2 = loss, metrics, l2
         self._test = [] if data.test is None else batches(self._on_device(data.test))
         check_model(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
         if data.test is not None:
@@ -56,7 +55,7 @@ class LearningTask:
         self.model.module.train()
         client, local, seed = assignment.client, self._local, self._seed
         examples = self._on_device(self.data.client(client))
-        objective = Objective(self.model, examples, loss=self._loss, decay=self._l2, owner=f"client {client}")
+        objective = Objective(self.model, examples, loss=self.loss, decay=self._l2, owner=f"client {client}")
         name = local.solver_of(client, seed=seed)
         if name == "sgd":
             return SGDProblem(objective, assignment=assignment, local=local, seed=seed)
@@ -78,7 +77,7 @@ class LearningTask:
             assignments=assignments,
             buffers=buffers,
             local=self._local,
-            loss=self._loss,
+            loss=self.loss,
             l2=self._l2,
             seed=self._seed,
         )
@@ -92,11 +91,6 @@ class LearningTask:
             num_parameters=self.num_parameters,
             example_bytes=self.data.client(assignments[0].client).inputs[0].nbytes,
         )
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of a batch, a mean over its examples."""
-        return self._loss
 
     @property
     def num_parameters(self) -> int:
@@ -117,12 +111,12 @@ class LearningTask:
         """Refuse a network, a loss or a local solve of which no stack can be made."""
         if keys := self._local.beyond_epochs:
             raise InputError(f'a stack runs epochs of SGD, and local has {keys}; use engine="workers"')
-        check_stackable(self.model, self._loss, self._on_device(self.data.client(0)))
+        check_stackable(self.model, self.loss, self._on_device(self.data.client(0)))
         check_whole_inputs(self.model, joined(self.data, [0])[0])
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
-        objective = mean_objective(self.model.module, self.data, loss=self._loss, l2=self._l2, weights=weights)
+        objective = mean_objective(self.model.module, self.data, loss=self.loss, l2=self._l2, weights=weights)
         return Optimum(objective, initial=self.model.weights)
 
     def objective(self, client: int, *, buffers: Buffers) -> Objective:
@@ -131,7 +125,7 @@ class LearningTask:
         return Objective(
             self.model,
             Examples(channels_last(inputs), targets),
-            loss=self._loss,
+            loss=self.loss,
             decay=self._l2 + self._local.weight_decay,
             buffers=buffers,
         )
@@ -167,7 +161,7 @@ class LearningTask:
     def _score(self, theta: Vector, buffers: Buffers, examples: Examples) -> Scores:
         self.model.load(theta)
         self.model.load_buffers(buffers)
-        return score(self.model.module, examples, loss=self._loss, metrics=self._metrics)
+        return score(self.model.module, examples, loss=self.loss, metrics=self._metrics)
 
     def _on_device(self, examples: Examples) -> Examples:
         return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional
 
@@ -13,14 +13,15 @@ from fedadmm.data.examples import Examples
 from fedadmm.training.evaluation import Loss, least_squares, loss_of_each
 from fedadmm.training.flat import FlatModel
 
-Tensors = Sequence[torch.Tensor]
+Tensors = Sequence[Tensor]
 
 # Of (parameters [K, ...], inputs [K, B, ...], targets [K, B], shares [K, B]): each client's sum of shares x losses,
 # [K], and what adds a multiple of the gradients of these sums to tensors of the parameters' shapes.
-Gradients = Callable[[Tensors, torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, "Add"]]
+Gradients = Callable[[Tensors, Tensor, Tensor, Tensor], tuple[Tensor, "Add"]]
 Add = Callable[[Tensors, float], None]
 # Of (outputs [K, output, B], targets [K, B], shares [K, B]): the same sums, and their gradient by the outputs.
-Head = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+Head = Callable[[Tensor, Tensor, Tensor], "Slope"]
+Slope = tuple[Tensor, Tensor]
 
 _ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 _REMEDY = 'use engine = "workers"'
@@ -34,22 +35,20 @@ def stacked_gradients(model: FlatModel, loss: Loss, *, input_dims: int) -> Gradi
     return _through_dense(layers, _HEADS[loss] if loss in _HEADS else _any_loss(loss))
 
 
-def columns(flat: torch.Tensor, model: FlatModel) -> Sequence[torch.Tensor]:
+def columns(flat: Tensor, model: FlatModel) -> Sequence[Tensor]:
     """Return views of a vector [d], or of a stack [K, d], one for each parameter."""
-    views: Sequence[torch.Tensor] = torch.split(flat, [p.numel() for p in model.parameters], dim=-1)
+    views: Sequence[Tensor] = torch.split(flat, [p.numel() for p in model.parameters], dim=-1)
     return views
 
 
-def split(weights: torch.Tensor, model: FlatModel) -> list[torch.Tensor]:
+def split(weights: Tensor, model: FlatModel) -> list[Tensor]:
     """Return views of stacked weights [K, d] in the shapes of the parameters, [K, ...]."""
     parts = columns(weights, model)
     return [part.view(len(weights), *p.shape) for part, p in zip(parts, model.parameters, strict=True)]
 
 
 def _through_dense(layers: list[nn.Module], head: Head) -> Gradients:
-    def gradients(
-        parameters: Tensors, inputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor
-    ) -> tuple[torch.Tensor, Add]:
+    def gradients(parameters: Tensors, inputs: Tensor, targets: Tensor, shares: Tensor) -> tuple[Tensor, Add]:
         rest = iter(parameters)
         entering, leaving = [], []  # of the dense layers
         hidden = inputs.flatten(2).transpose(1, 2)  # [client, feature, example], the order of fast products
@@ -81,9 +80,7 @@ def _through_dense(layers: list[nn.Module], head: Head) -> Gradients:
     return gradients
 
 
-def _cross_entropy(
-    outputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _cross_entropy(outputs: Tensor, targets: Tensor, shares: Tensor) -> Slope:
     """Return the sums and their slope in closed form, softmax minus one-hot: autograd would take 20 small steps."""
     logs = torch.log_softmax(outputs, dim=1)
     places = targets.unsqueeze(1)
@@ -93,9 +90,7 @@ def _cross_entropy(
     return sums, slope.mul_(shares.unsqueeze(1))
 
 
-def _least_squares(
-    outputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _least_squares(outputs: Tensor, targets: Tensor, shares: Tensor) -> Slope:
     """Return the sums and their slope in closed form: the gaps to the targets, or to one-hot classes."""
     if targets.is_floating_point():
         gaps = outputs - targets.unsqueeze(1)
@@ -112,7 +107,7 @@ _HEADS: dict[Loss, Head] = {functional.cross_entropy: _cross_entropy, least_squa
 def _any_loss(loss: Loss) -> Head:
     losses = loss_of_each(loss)
 
-    def head(outputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def head(outputs: Tensor, targets: Tensor, shares: Tensor) -> Slope:
         leaf = outputs.requires_grad_()
         each = losses(leaf.transpose(1, 2).flatten(0, 1), targets.flatten())
         sums = (each.view_as(shares) * shares).sum(dim=1)
@@ -121,18 +116,16 @@ def _any_loss(loss: Loss) -> Head:
     return head
 
 
-def _through_any(model: FlatModel, losses: Callable[..., torch.Tensor]) -> Gradients:
+def _through_any(model: FlatModel, losses: Callable[..., Tensor]) -> Gradients:
     names = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad]
 
-    def one(parameters: Tensors, inputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    def one(parameters: Tensors, inputs: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
         outputs = functional_call(model.module, dict(zip(names, parameters, strict=True)), (inputs,))
         return (losses(outputs, targets) * shares).sum()
 
     stacked = vmap(grad_and_value(one))
 
-    def gradients(
-        parameters: Tensors, inputs: torch.Tensor, targets: torch.Tensor, shares: torch.Tensor
-    ) -> tuple[torch.Tensor, Add]:
+    def gradients(parameters: Tensors, inputs: Tensor, targets: Tensor, shares: Tensor) -> tuple[Tensor, Add]:
         found, sums = stacked(list(parameters), inputs, targets, shares)
         return sums, lambda to, alpha: torch._foreach_add_(list(to), found, alpha=alpha)
 
@@ -198,9 +191,7 @@ def check_stackable(model: FlatModel, loss: Loss, examples: Examples) -> None:
     _try_out(model, loss, inputs, targets, plain)
 
 
-def _try_out(
-    model: FlatModel, loss: Loss, inputs: torch.Tensor, targets: torch.Tensor, plain: Sequence[torch.Tensor | None]
-) -> None:
+def _try_out(model: FlatModel, loss: Loss, inputs: Tensor, targets: Tensor, plain: Sequence[Tensor | None]) -> None:
     """Compare the gradient of a padded stack of two with the plain one."""
     size = len(targets)
     rows = [*range(size), 0]  # the last is padding
