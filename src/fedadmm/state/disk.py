@@ -16,8 +16,7 @@ from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
-from fedadmm.state.file import NUMBER, PAIR, Durability, Tables, damage
-from fedadmm.state.opening import Advice, fields_of, open_checked
+from fedadmm.state.file import NUMBER, PAIR, Advice, Durability, Tables, damage, fields_of, open_checked
 
 CHECKPOINT = b"progress"  # the key of the newest
 OLDER = b"progress after "  # and a round: what clients that are still at work were sent

@@ -1,5 +1,7 @@
 """The file of a store: LMDB with four tables, a checksum on every value, and errors that are sentences.
 
+Before it is used, its pages are checked, and what it was written with.
+
 `states` (client, round) -> state, written ahead; `index` client -> (client, round of the state that counts);
 `records` round -> record; `meta` what the store is, theta^0 and the server's checkpoint.
 """
@@ -20,12 +22,16 @@ from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import made_whole
 from fedadmm.state.encoding import Bytes, DamagedError, decode, encode, seal, unseal
+from fedadmm.state.pages import Layout, read_layout
 
 FORMAT = 1
 TABLES = ("states", "index", "records", "meta")
 MAP_SIZE = 1 << 40  # address space, not disk: the file grows with what is in it
 
 Durability = Literal["process", "power"]
+
+# Of (key, what it was written with): how to go on with that; None where there is no more to say than that.
+Advice = Callable[[str, str | None], str | None]
 
 NUMBER = struct.Struct(">Q")
 PAIR = struct.Struct(">QQ")  # (client, round)
@@ -174,6 +180,56 @@ class Tables:
         """Return the keys, rising."""
         cursor = self._transaction.cursor(self._tables[table])
         return [bytes(key) for key in cursor.iternext(keys=True, values=False)]
+
+
+def fields_of(*types: type[Any]) -> str:
+    """Return the fields of the messages in a store, which a store of other messages does not have."""
+    return "; ".join(f"{each.__name__} {', '.join(each._fields)}".strip() for each in types)
+
+
+def open_checked(
+    folder: Path,
+    *,
+    about: Mapping[str, str],
+    initial: Vector | None = None,
+    remedy: str,
+    advice: Advice | None = None,
+    **options: Any,
+) -> tuple[StateFile, dict[str, str], Layout]:
+    """Open the file in a folder, or make it there with `initial`, theta^0; one written with anything else is refused.
+
+    What it was written with and the layout of its pages are returned with it.
+    remedy: what to do instead of going on. advice: how to go on. options: those of `StateFile`.
+    """
+    about = {"format": str(FORMAT), **about}
+    if not folder.exists():
+        create(folder, about=about, initial=initial)
+    try:  # before LMDB reads the pages: where they contradict each other it may crash, or write over what counts
+        layout = read_layout(folder / "data.mdb")
+    except (DamagedError, OSError) as error:
+        detail = f"data.mdb: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise damage("the store", folder, detail) from None
+    file = StateFile(folder, **options)
+    try:
+        return file, _checked_about(file, about, remedy=remedy, advice=advice), layout
+    except BaseException:
+        file.close()
+        raise
+
+
+def _checked_about(
+    file: StateFile, expected: Mapping[str, str], *, remedy: str, advice: Advice | None
+) -> dict[str, str]:
+    with file.reading("the store's description") as tables:
+        about: dict[str, str] = json.loads(bytes(tables.get("meta", b"about")))
+    for key, here in expected.items():
+        if about.get(key) != here:
+            how = None if advice is None else advice(key, about.get(key))
+            raise InputError(
+                f"{file.folder} was written with {key} {about.get(key)}, here it is {here}, and rounds of the two "
+                f"do not mix; {how or 'go on with what wrote it'}, or {remedy}"
+            )
+    return about
 
 
 def create(folder: Path, *, about: Mapping[str, str], initial: Vector | None = None) -> None:

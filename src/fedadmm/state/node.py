@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.delivery import NONE, Journal
 from fedadmm.state.encoding import decode, encode
-from fedadmm.state.file import PAIR
-from fedadmm.state.opening import fields_of, open_checked
+from fedadmm.state.file import PAIR, fields_of, open_checked
 
 REMEDY = "give this federation a name or a state-dir of its own"
 

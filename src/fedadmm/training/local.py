@@ -1,12 +1,14 @@
 """How a client trains: solver, budget, batches, learning rate."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
+from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.names import import_named
 from fedadmm.core.per_client import (
     Epochs,
     FallingDistribution,
@@ -20,7 +22,73 @@ from fedadmm.core.per_client import (
 )
 from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
 from fedadmm.core.settings import BelowOne, Count, Positive, Settings, count_or
-from fedadmm.training.solver_names import NAMES, SolverName, check_solver, names_of, own_solver
+
+NAMES = ("sgd", "gd", "lbfgs")
+
+
+class Shares(Settings):
+    """The probability with which a client has a solver; which it has is drawn once. Further keys are functions."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+    sgd: float = 0.0
+    gd: float = 0.0
+    lbfgs: float = 0.0
+
+    @model_validator(mode="after")
+    def _check_sum(self) -> Self:
+        shares = list(self.by_name.values())
+        if not (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9):
+            raise InputError(f"the shares of solvers are {shares}; use numbers from 0 on whose sum is 1")
+        return self
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """The share of each solver: of ours, then of the user's own."""
+        return {name: getattr(self, name) for name in NAMES} | dict(sorted(self.__pydantic_extra__.items()))
+
+    def draw(self, generator: np.random.Generator) -> str:
+        """Return the name of a client's solver."""
+        place, names = generator.random(), list(self.by_name)
+        bounds = accumulate(self.by_name[name] for name in names[:-1])
+        return names[sum(place >= bound for bound in bounds)]
+
+
+SolverName = str | tuple[str, ...] | Shares
+
+
+def check_solver(value: Any) -> Any:
+    """Return the solver of all clients, the list of each one's, or the shares; None for SGD alone."""
+    for name in value if isinstance(value, dict | list | tuple) else (value,):
+        if callable(name):
+            module, function = getattr(name, "__module__", "__main__"), getattr(name, "__qualname__", repr(name))
+            unnamed = module == "__main__" or "<" in function
+            path = "package.module:function" if unnamed else f"{module}:{function}"
+            raise InputError(f'solver={function} is a function; give its name, as "{path}"')
+        if isinstance(name, str) and name not in NAMES and ":" not in name:
+            raise InputError(f'solver={name!r} is unknown; use one of {", ".join(NAMES)}, or "package.module:function"')
+    if isinstance(value, dict):
+        return Shares(**value)
+    return None if value == "sgd" else tuple(value) if isinstance(value, list) else value
+
+
+def names_of(solver: SolverName | None) -> Set[str]:
+    """Return the names of all solvers that clients may have."""
+    if isinstance(solver, Shares):
+        return {name for name, share in solver.by_name.items() if share}
+    return set(solver) if isinstance(solver, tuple) else {solver or "sgd"}
+
+
+def own_solver(name: str) -> Callable[..., Any]:
+    """Return the function of a user's own solver; refuse a name that leads nowhere, or not to a function."""
+    function: Callable[..., Any] = import_named(name, what="solver")
+    if not callable(function):
+        raise InputError(
+            f'solver "{name}" is of type {type(function).__name__}; '
+            "name a function of (objective, start, budget) that returns w"
+        )
+    return function
 
 
 class LocalTraining(Settings):

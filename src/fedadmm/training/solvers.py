@@ -16,7 +16,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.names import where_raised
 from fedadmm.core.renamed import new_name
 from fedadmm.training.flat import squared_norm
-from fedadmm.training.solver_names import own_solver
+from fedadmm.training.local import own_solver
 
 MEMORY = 20  # pairs of vectors that L-BFGS remembers
 FALL = 1e-4  # of the gradient's norm, after which L-BFGS begins anew from where it is
