@@ -139,6 +139,7 @@ def test_data_may_come_client_by_client() -> None:
 
         def __init__(self, data: PartitionedData) -> None:
             self.num_clients, self.num_examples, self.test = data.num_clients, data.num_examples, data.test
+            self.num_classes = data.num_classes
             self._own = [type(own)(*(part.clone() for part in own)) for own in map(data.client, range(len(SIZES)))]
 
         def client(self, client: int) -> Any:

@@ -108,7 +108,7 @@ def test_a_users_function_may_be_named(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("model", "shape", "sentence"),
     [
-        ("cnn1", COLOUR, "cnn1 takes inputs of shape 1x28x28, the data has 3x32x32; use mlp or a model of your own"),
+        ("cnn1", COLOUR, "cnn1 takes inputs of shape 1x28x28, the data has 3x32x32; use mlp, or a model of your own"),
         ("cnn2_released", GREY, "cnn2_released takes inputs of shape 3x32x32, the data has 1x28x28"),
         ("resnet", GREY, "model 'resnet' is unknown; use one of cnn1, cnn2,"),
         (lambda wrong: nn.Linear(2, 2), GREY, "the model cannot be made with {}: "),
