@@ -14,7 +14,7 @@ from workloads import WORKLOADS
 
 from fedadmm import LocalTraining
 from fedadmm.core.round import Assignment
-from fedadmm.engine.memory import keep_freed_memory
+from fedadmm.engine.process import keep_freed_memory
 from fedadmm.training.evaluation import accuracy
 from fedadmm.training.models import build
 from fedadmm.training.task import LearningTask

@@ -16,7 +16,7 @@ from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.messages import MeanInOrder
 from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.round import Assignment, run_round
-from fedadmm.engine.ray_pickle import packed, unpacked
+from fedadmm.engine.ray_actor import packed, unpacked
 from fedadmm.engine.serial import SerialEngine
 from methods import ON_NETWORKS
 from play import Watched, identical

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedadmm.core.delivery import NONE, Journal, Request, answered
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment
-from fedadmm.network.async_schedule import AsyncSchedule
+from fedadmm.network.asynchronous import AsyncSchedule
 from fedadmm.network.devices import SimulatedDevices
 from fedadmm.network.settings import Asynchronous, Clock
 from fedadmm.network.timing import Timing

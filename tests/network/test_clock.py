@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fedadmm import Experiment, FedADMM, FedAvg, InputError, LocalTraining
 from fedadmm.cli import app
 from fedadmm.config.plans import load_plan, parse_changes
-from fedadmm.network.device_files import simulated_devices
+from fedadmm.network.devices import simulated_devices
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.report.methods import SIMULATED, axes_of, methods_of
 from fedadmm.report.runs import read_run

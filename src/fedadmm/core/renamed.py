@@ -35,7 +35,7 @@ MODULES = {
     "data.recast": "data.transforms",
     "data.validation": "data.transforms",
     "engine.home": "engine.ray_actor",
-    "engine.parcel": "engine.ray_pickle",
+    "engine.parcel": "engine.ray_actor",
     "experiments": "runs",
     "experiments.asynchronous": "network",
     "experiments.build": "runs.assembly",

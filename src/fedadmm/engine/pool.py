@@ -16,7 +16,7 @@ import torch
 from torch import multiprocessing
 
 from fedadmm.core.errors import InputError
-from fedadmm.engine.memory import keep_freed_memory
+from fedadmm.engine.process import keep_freed_memory
 
 DEATHS_ALLOWED = 3  # of workers over the same job
 

@@ -26,8 +26,7 @@ from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.store import Store
 from fedadmm.engine.pool import DEATHS_ALLOWED
 from fedadmm.engine.probe import probe
-from fedadmm.engine.ray_actor import ActorSetup, ShareActor, ShareResult, as_bytes
-from fedadmm.engine.ray_pickle import packed
+from fedadmm.engine.ray_actor import ActorSetup, ShareActor, ShareResult, as_bytes, packed
 from fedadmm.state.encoding import decode
 from fedadmm.training.evaluation import combined
 

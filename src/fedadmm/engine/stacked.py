@@ -14,10 +14,9 @@ from fedadmm.core.engine import RoundTime, Task
 from fedadmm.core.messages import is_finite
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, received
 from fedadmm.core.store import Store
-from fedadmm.engine.memory import keep_freed_blocks
 from fedadmm.engine.probe import probe
+from fedadmm.engine.process import keep_freed_blocks, threads
 from fedadmm.engine.serial import SerialEngine
-from fedadmm.engine.threads import threads
 
 
 class Stack(Protocol):

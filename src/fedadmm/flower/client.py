@@ -15,7 +15,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import run_client
 from fedadmm.data.examples import Examples, as_examples
-from fedadmm.engine.threads import one_thread
+from fedadmm.engine.process import one_thread
 from fedadmm.flower.messages import NodeRequest, federation_of, pack_description, pack_scores, pack_update, read_request
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import WIRES, Payload, WrongFormatError

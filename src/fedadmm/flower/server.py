@@ -11,7 +11,7 @@ from torch.nn import functional
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import as_examples
-from fedadmm.engine.threads import one_thread
+from fedadmm.engine.process import one_thread
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation

@@ -30,7 +30,7 @@ from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
-from fedadmm.engine.threads import one_thread
+from fedadmm.engine.process import one_thread
 from fedadmm.flower.client_nodes import ClientNodes
 from fedadmm.flower.messages import BadReplyError, NodeRequest, aggregated_by, pack_request, read_scores, read_update
 from fedadmm.flower.server_folder import ServerFolder

@@ -10,13 +10,11 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.participation import Ids, Participation, Uniform
 from fedadmm.core.round import Assignment, ServerCheckpoint
-from fedadmm.network.async_schedule import AsyncSchedule
-from fedadmm.network.asynchronous import AsynchronousEngine, SentModel
-from fedadmm.network.deadline import TimedEngine
+from fedadmm.network.asynchronous import AsynchronousEngine, AsyncSchedule, SentModel
 from fedadmm.network.devices import SimulatedDevices
 from fedadmm.network.faults import FaultyEngine
 from fedadmm.network.settings import Clock, Faults
-from fedadmm.network.timing import ROUNDING, Timing
+from fedadmm.network.timing import ROUNDING, TimedEngine, Timing
 
 Assign = Callable[[int, int], Assignment]  # of (round, client)
 

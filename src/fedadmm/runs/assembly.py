@@ -27,8 +27,8 @@ from fedadmm.data.transforms import hold_out, in_float_type, two_classes
 from fedadmm.engine import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
 from fedadmm.engine.probe import probe
-from fedadmm.engine.threads import one_thread
-from fedadmm.network.device_files import simulated_devices
+from fedadmm.engine.process import one_thread
+from fedadmm.network.devices import simulated_devices
 from fedadmm.network.network import Network, make_network
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.evaluation import Loss, Metric, accuracy, least_squares

@@ -20,7 +20,7 @@ from fedadmm.core.round import Buffers
 from fedadmm.core.store import Store, state_types
 from fedadmm.data.federated import FederatedData
 from fedadmm.engine.choice import settings_for
-from fedadmm.network.device_files import digests_of
+from fedadmm.network.devices import digests_of
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds

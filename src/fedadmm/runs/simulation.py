@@ -18,7 +18,7 @@ from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.core.store import StateTypes, Store, state_types
 from fedadmm.engine import make_engine
-from fedadmm.engine.threads import one_thread
+from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of, options_from
 from fedadmm.runs.certificate import Certifier
 from fedadmm.runs.records import Record, has_diverged
