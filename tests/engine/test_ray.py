@@ -5,6 +5,7 @@ What does not need a cluster is tried on a Ray that lives in this process, in te
 
 import sys
 from collections.abc import Iterable
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,7 @@ def ray_run(method: Algorithm, **options: Any) -> Simulation:
 class Recorded(Watched):
     """An algorithm that keeps the mean uploads and the turnouts it was given."""
 
-    def __init__(self, algorithm: Algorithm) -> None:
-        super().__init__(algorithm)
-        self.given: list[Any] = []
+    given: list[Any] = field(default_factory=list, compare=False)
 
     def server_update(self, server: Any, mean: Any, turnout: Any) -> Any:
         """Update as the other does, and keep what was given."""
@@ -88,7 +87,8 @@ def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayH
     for number in range(1, 11):
         before, beside = ours.checkpoint, Beside(ours._store)
         serial = SerialEngine(method, ours.task, beside, initial=initial)
-        assigned = ours.assignments(number)
+        last_round = ours._store.round_of
+        assigned = [a._replace(last_round=last_round(a.client)) for a in ours.assignments(number)]
         visits = list(serial.run(method.download(before.server), buffers=before.buffers, assignments=assigned))
         expected, summary = run_round(method, before, visits, weight=weight, registered=weight.total)
         record = ours.advance()

@@ -8,12 +8,13 @@ from fedadmm import Experiment, InputError, simulate
 from fedadmm.engine.choice import Choice, settings_for
 from fedadmm.runs import runner
 from fedadmm.state.disk import DiskStore
+from ray_here import use_ray_here
 
 TABLE = {"data": {"num_clients": 20}, "model": {"name": "softmax_regression"}, "local": {"epochs": 1}}
 
 
-def play(out: Path, *, engine: str, rounds: int) -> runner.Run:
-    return runner.run(Experiment(**TABLE, engine=engine, workers=2, rounds=rounds), out=out)
+def play(out: Path, *, engine: str, rounds: int, workers: int = 2) -> runner.Run:
+    return runner.run(Experiment(**TABLE, engine=engine, workers=workers, rounds=rounds), out=out)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -52,6 +53,18 @@ def test_serial_and_workers_are_one_arithmetic(tmp_path: Path) -> None:
 def test_the_arithmetic_of_ray_is_in_the_number_of_its_shares() -> None:
     assert Choice("ray", None, 3).arithmetic == "ray with 3 shares"
     assert settings_for("ray with 3 shares") == 'engine = "ray" and workers = 3'
+
+
+def test_a_ray_run_is_not_resumed_with_another_number_of_shares(tmp_path: Path, monkeypatch) -> None:
+    # The mean of three shares' means is grouped otherwise than that of two.
+    use_ray_here(monkeypatch, num_cpus=3)
+    play(tmp_path, engine="ray", workers=2, rounds=2)
+    before = files(tmp_path)
+    sentence = r'ray with 2 shares, here it is ray with 3 shares, .*; use engine = "ray" and workers = 2, or give'
+    with pytest.raises(InputError, match=sentence):
+        play(tmp_path, engine="ray", workers=3, rounds=4)
+    assert files(tmp_path) == before
+    assert len(play(tmp_path, engine="ray", workers=2, rounds=3).history) == 3
 
 
 def test_a_folder_without_an_arithmetic_is_of_another_version(tmp_path: Path, monkeypatch) -> None:
