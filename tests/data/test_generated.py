@@ -125,3 +125,7 @@ def test_data_that_does_not_say_how_many_classes_it_has_is_refused() -> None:
 
     with pytest.raises(InputError, match="Unsaid has no num_classes; give it the number of classes, or 0 where"):
         simulate(FedADMM(), model="mlp", data=Unsaid(), rounds=1, participation=1.0)
+    ready = torch.nn.Linear(4, 3)  # its last layer says it
+    assert (
+        len(simulate(FedADMM(), model=ready, data=Unsaid(), rounds=1, participation=1.0, engine="serial").history) == 1
+    )

@@ -38,7 +38,7 @@ BEGINNING = [
     ("pathlib:Path", "replace", 1, "after"),
 ]
 ROUND = [
-    ("fedadmm.state.disk:DiskStore", "_reclaim", 1, "before"),
+    ("fedadmm.state.disk:DiskStore", "_delete_states", 1, "before"),
     ("fedadmm.runs.folder:RunFolder", "write_experiment", 1, "before"),
     ("fedadmm.runs.folder:RunFolder", "write_records", 1, "after"),
     ("fedadmm.training.problem:SGDProblem", "solve", 3, "before"),

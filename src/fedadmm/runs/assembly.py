@@ -154,14 +154,14 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
 
 def _task(options: Options) -> LearningTask:
     data, seed = options.data, options.seed
-    if not hasattr(data, "num_classes"):
+    if not isinstance(options.model, nn.Module) and not hasattr(data, "num_classes"):
         raise InputError(
             f"{type(data).__name__} has no num_classes; give it the number of classes, or 0 where targets are numbers"
         )
     first = data.client(0)
     known = {} if first.targets.is_floating_point() else {"accuracy": accuracy}
     return LearningTask(
-        initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=data.num_classes),
+        initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=getattr(data, "num_classes", 0)),
         data,
         local=options.local,
         loss=options.loss,
