@@ -25,7 +25,7 @@ MODULES = {
     "core.errands": "network",
     "core.faults": "network",
     "core.fleet": "network",
-    "core.lines": "core.files",
+    "core.lines": "runs.folder",
     "core.naming": "core.names",
     "core.run_folders": "runs.folder",
     "core.silence": "core.optional",
