@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, field_serializer
 
 from fedadmm import FedAvg, LocalTraining, simulate
 from fedadmm.config.plans import load_plan
@@ -95,3 +96,20 @@ def test_a_budget_and_an_interruption_ask_to_stop() -> None:
     assert len(simulate(FedAvg(), callbacks=[interruption], **options).history) == 1
     with pytest.raises(OutOfTimeError), TimeBudget(0.0).enforced():
         signal.pause()
+
+
+class Slow(BaseModel):
+    """A model whose writing a signal interrupts."""
+
+    value: int = 0
+
+    @field_serializer("value")
+    def _write(self, value: int) -> int:
+        signal.pause()
+        return value
+
+
+def test_a_signal_inside_a_librarys_callback_is_still_the_one_that_was_raised() -> None:
+    """Pydantic raises its own error in the place of what a serializer raises."""
+    with pytest.raises(OutOfTimeError), TimeBudget(0.01).enforced():
+        Slow().model_dump()

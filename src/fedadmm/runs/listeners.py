@@ -61,9 +61,22 @@ def play(simulation: Simulation, goal: Goal, *, listeners: Sequence[Listener] = 
 @contextmanager
 def handling(*numbers: int, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle some signals, and give them their old handlers back afterwards."""
-    before = {number: signal.signal(number, handler) for number in numbers}
+    raised: list[BaseException] = []
+
+    def remembering(number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    before = {number: signal.signal(number, remembering) for number in numbers}
     try:
         yield
+    except Exception as error:
+        if raised:  # the signal came in a callback of a library, which raises an exception of its own in its place
+            raise raised[0] from error
+        raise
     finally:
         for number, old in before.items():
             signal.signal(number, old)
