@@ -128,7 +128,7 @@ def die_in(owner: str, name: str, *, call: int = 1, when: str = "before") -> Cal
 
 
 def _die_in(owner: str, name: str, call: int, when: str) -> None:
-    from fedadmm.core.names import import_named
+    from fedadmm.core.errors import import_named
 
     target = import_named(owner, what="owner")
     original = getattr(target, name)

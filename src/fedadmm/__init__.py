@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedadmm.core.renamed import NAMES, MovedModules
+from fedadmm.core.errors import OLD_NAMES, MovedModules
 
 # The module of each name, which is imported when the name is asked for: torch takes a second.
 _STUB = Path(__file__).with_suffix(".pyi").read_text()
@@ -29,9 +29,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return value
-    if name not in NAMES:
+    if name not in OLD_NAMES:
         raise AttributeError(f"module 'fedadmm' has no attribute {name!r}")
-    sentence = f"fedadmm.{name} is called fedadmm.{NAMES[name]} now; change the name"
+    sentence = f"fedadmm.{name} is called fedadmm.{OLD_NAMES[name]} now; change the name"
     # Python replaces the sentence of an AttributeError in `from fedadmm import ...` by its own.
     imported = sys._getframe(1).f_code.co_name == "_handle_fromlist"
     raise ImportError(sentence) if imported else AttributeError(sentence)

@@ -25,8 +25,8 @@ from fedadmm.algorithms import (
     Scaffold,
 )
 from fedadmm.core.errors import InputError
-from fedadmm.core.messages import num_bytes
 from fedadmm.core.optional import PlainSGDOnly, trait
+from fedadmm.core.round import num_bytes
 from fedadmm.core.schedules import Constant, Cosine, Step
 from play import Play
 from quadratics import heterogeneous

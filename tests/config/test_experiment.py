@@ -6,7 +6,7 @@ import pytest
 import fedadmm
 from fedadmm import Cosine, Experiment, FedADMM, FedAvg, InputError, LocalTraining, Step
 from fedadmm.algorithms import ALGORITHMS
-from fedadmm.core.renamed import NAMES
+from fedadmm.core.errors import OLD_NAMES
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -118,7 +118,7 @@ def test_the_package_exports_what_its_editors_see():
     assert {"FedADMM", "Simulation", "simulate", "federate", "load"} <= set(fedadmm.__all__) <= set(dir(fedadmm))
 
 
-@pytest.mark.parametrize(("old", "new"), NAMES.items())
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
 def test_a_name_of_0_1_0_is_refused_with_the_new_one(old, new):
     sentence = f"fedadmm.{old} is called fedadmm.{new} now"
     with pytest.raises(AttributeError, match=sentence):

@@ -7,14 +7,13 @@ import pytest
 
 import fedadmm
 from fedadmm import Experiment, InputError
-from fedadmm.core.names import import_named
-from fedadmm.core.renamed import MODULES, moved_module
+from fedadmm.core.errors import import_named, moved_module, moved_modules
 
 
-@pytest.mark.parametrize("old", MODULES)
-def test_a_module_of_0_1_0_has_a_place_now(old):
-    assert find_spec(f"fedadmm.{MODULES[old]}") is not None
-    with pytest.raises(ImportError, match=f"fedadmm.{old} has moved to fedadmm.{MODULES[old]}; change the import"):
+@pytest.mark.parametrize(("old", "place"), moved_modules().items())
+def test_a_module_of_0_1_0_has_a_place_now(old, place):
+    assert find_spec(f"fedadmm.{place}") is not None
+    with pytest.raises(ImportError, match=f"fedadmm.{old} has moved to fedadmm.{place}; change the import"):
         import_module(f"fedadmm.{old}")
 
 

@@ -2,8 +2,7 @@ import sys
 
 import pytest
 
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named
+from fedadmm.core.errors import InputError, import_named
 
 
 @pytest.fixture(autouse=True)

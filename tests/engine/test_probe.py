@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedadmm import Experiment, InputError, simulate
-from fedadmm.core.names import import_named
+from fedadmm.core.errors import import_named
 from fedadmm.engine.probe import probe
 from fedadmm.runs.runner import run
 from methods import METHODS

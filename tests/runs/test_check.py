@@ -15,8 +15,8 @@ from children import command
 from fedadmm import InputError
 from fedadmm.cli.export import export_command
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.engine import state_types
 from fedadmm.core.optional import imbalance, invariant_of
-from fedadmm.core.store import state_types
 from fedadmm.report.runs import read_run
 from fedadmm.runs.check import check_run, findings
 from fedadmm.runs.folder import RunFolder

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import Message, Vector
+from fedadmm.core.engine import Store
 from fedadmm.core.round import Buffers, ServerCheckpoint
-from fedadmm.core.store import Store
 from fedadmm.state.disk import DiskStore
 
 

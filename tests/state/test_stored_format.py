@@ -13,7 +13,7 @@ import pytest
 from make_format import EXPERIMENT
 
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.store import state_types
+from fedadmm.core.engine import state_types
 from fedadmm.runs import runner
 from fedadmm.runs.check import findings
 from fedadmm.state.disk import DiskStore

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_stores import Client, a_checkpoint, a_state, content, disk_store, play
 
-from fedadmm.core.store import Store, state_types
+from fedadmm.core.engine import Store, state_types
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore

@@ -13,8 +13,7 @@ from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import near_names
+from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.optional import NeedsEveryClient, trait
 from fedadmm.runs.listeners import TimeBudget
 

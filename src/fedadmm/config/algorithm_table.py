@@ -5,9 +5,7 @@ from typing import Any
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named
-from fedadmm.core.renamed import OLD_WORDS, new_name
+from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
 from fedadmm.core.schedules import rate_from, to_plain
 
 

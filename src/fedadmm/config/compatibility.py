@@ -2,10 +2,10 @@
 
 from fedadmm.config.experiment import CertificateSettings
 from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
 from fedadmm.core.participation import Devices, Independent, Participation, Uniform
-from fedadmm.core.store import state_types
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.task import LearningTask

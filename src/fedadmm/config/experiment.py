@@ -11,10 +11,9 @@ from pydantic import Field, field_serializer, field_validator
 from fedadmm.algorithms import FedADMM
 from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, hashed_table
 from fedadmm.core.algorithm import AnyAlgorithm
-from fedadmm.core.errors import InputError
+from fedadmm.core.engine import EngineName
+from fedadmm.core.errors import OLD_WORDS, InputError
 from fedadmm.core.metrics import MetricName, metric_named
-from fedadmm.core.names import EngineName
-from fedadmm.core.renamed import OLD_WORDS
 from fedadmm.core.settings import Count, NonNegative, Settings, count_or
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import look_for_modules_in, near_names
-from fedadmm.core.tables import Table, dotted
+from fedadmm.core.errors import InputError, look_for_modules_in, near_names
+from fedadmm.core.files import Table, dotted
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
-"""Files and folders that are there whole or not at all: they are made beside their place, then renamed."""
+"""Files and folders that are there whole or not at all, and the nested tables that TOML files hold."""
 
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+Table = dict[str, Any]
 
 
 @contextmanager
@@ -23,3 +26,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def dotted(table: Table, prefix: str = "") -> Table:
+    """Return nested tables as one with dotted keys, the algorithm's name first: it clears its other keys.
+
+    A schedule or a distribution is one value, though it is written as a table.
+    """
+    found: Table = {}
+    for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):
+        nested = isinstance(value, dict) and not {"schedule", "distribution"} & value.keys()
+        found |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return found

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named, where_raised
+from fedadmm.core.errors import InputError, import_named, where_raised
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.data.files import data_folder, present, read

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named
+from fedadmm.core.errors import InputError, import_named
 from fedadmm.core.seeds import stream
 from fedadmm.data import partition as partitions
 from fedadmm.data.datasets import Dataset

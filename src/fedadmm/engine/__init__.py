@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.engine import Engine, num_cores
-from fedadmm.core.names import EngineName
-from fedadmm.core.store import Store
+from fedadmm.core.engine import Engine, EngineName, Store, num_cores
 from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackableTask, StackedEngine

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from typing import Literal, NamedTuple, get_args
 
 from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import InputError
-from fedadmm.core.names import EngineName
 from fedadmm.engine.probe import check_elementwise
 from fedadmm.engine.stacked import StackableTask
 

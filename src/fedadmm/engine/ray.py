@@ -20,10 +20,9 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.engine import RoundTime, Task, num_cores
+from fedadmm.core.engine import RoundTime, Store, Task, num_cores
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult
-from fedadmm.core.store import Store
 from fedadmm.engine.pool import DEATHS_ALLOWED
 from fedadmm.engine.probe import probe
 from fedadmm.engine.ray_actor import ActorSetup, ShareActor, ShareResult, as_bytes, packed

@@ -15,8 +15,7 @@ from ray import cloudpickle
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Scores, Task
-from fedadmm.core.messages import MeanInOrder
-from fedadmm.core.round import Assignment, Buffers, ClientStats, run_client
+from fedadmm.core.round import Assignment, Buffers, ClientStats, MeanInOrder, run_client
 from fedadmm.state.encoding import decode, encode
 
 SHARED = (torch.float32, torch.float64, torch.int64, torch.uint8)

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.engine import RoundTime, Task
+from fedadmm.core.engine import RoundTime, Store, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
-from fedadmm.core.store import Store
 from fedadmm.training.evaluation import combined
 
 

@@ -10,10 +10,8 @@ from typing import Any, Protocol
 import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.engine import RoundTime, Task
-from fedadmm.core.messages import is_finite
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, received
-from fedadmm.core.store import Store
+from fedadmm.core.engine import RoundTime, Store, Task
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite, received
 from fedadmm.engine.probe import probe
 from fedadmm.engine.process import keep_freed_blocks, threads
 from fedadmm.engine.serial import SerialEngine

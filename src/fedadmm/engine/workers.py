@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.engine import RoundTime, Task
+from fedadmm.core.engine import RoundTime, StatesOnDisk, Store, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, run_client
-from fedadmm.core.store import StatesOnDisk, Store
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
 from fedadmm.training.evaluation import combined

@@ -17,8 +17,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import Reply, Request
-from fedadmm.core.messages import is_finite
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, ServerCheckpoint
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, ServerCheckpoint, is_finite
 from fedadmm.flower.wire import Payload, Wire, WrongFormatError, integer, number
 
 

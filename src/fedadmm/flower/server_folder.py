@@ -9,8 +9,8 @@ from torch import nn
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE
+from fedadmm.core.engine import state_types
 from fedadmm.core.round import ServerCheckpoint
-from fedadmm.core.store import state_types
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
 from fedadmm.runs.folder import RunFolder

@@ -5,8 +5,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import field_validator, model_validator
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.per_client import Distribution, Quantity
-from fedadmm.core.settings import Count, Fraction, NonNegative, Positive, Probability, Settings, within
+from fedadmm.core.settings import (
+    Count,
+    Distribution,
+    Fraction,
+    NonNegative,
+    Positive,
+    Probability,
+    Quantity,
+    Settings,
+    within,
+)
 
 
 class Availability(Settings):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.tables import dotted
+from fedadmm.core.files import dotted
 from fedadmm.report.methods import without_repeats
 from fedadmm.report.runs import RunData, read_run
 from fedadmm.runs.folder import TUNING

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedadmm.core.files import dotted
 from fedadmm.core.metrics import Metric
-from fedadmm.core.tables import dotted
 from fedadmm.report.runs import RunData
 from fedadmm.report.styles import Style, styles_for
 

@@ -13,12 +13,11 @@ from torch.nn import functional
 from fedadmm.config.compatibility import check_model, check_rules
 from fedadmm.config.experiment import CertificateSettings, DataSettings, Experiment, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.errors import InputError
-from fedadmm.core.messages import num_bytes
+from fedadmm.core.engine import EngineName
+from fedadmm.core.errors import InputError, import_named
 from fedadmm.core.metrics import MetricName, metric_named
-from fedadmm.core.names import EngineName, import_named
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
-from fedadmm.core.round import ServerCheckpoint
+from fedadmm.core.round import ServerCheckpoint, num_bytes
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData
 from fedadmm.data.generated import GeneratedData, synthetic

@@ -10,9 +10,9 @@ import torch
 
 from fedadmm.config.experiment import CertificateSettings
 from fedadmm.core.algorithm import Vector
+from fedadmm.core.engine import Store
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.seeds import stream
-from fedadmm.core.store import Store
 from fedadmm.runs.assembly import Federation
 from fedadmm.runs.records import Record
 

@@ -16,10 +16,10 @@ import torch
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
-from fedadmm.core.store import state_types
 from fedadmm.runs.assembly import ClientWeights, data_of
 from fedadmm.runs.export import read_model
 from fedadmm.runs.folder import RunFolder

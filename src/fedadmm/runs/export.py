@@ -10,9 +10,9 @@ from safetensors.torch import save
 from torch import nn
 
 from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
-from fedadmm.core.store import state_types
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.simulation import simulation_of
 from fedadmm.state.disk import DiskStore

@@ -13,11 +13,11 @@ from torch import nn
 
 from fedadmm.config.experiment import CertificateSettings, Experiment
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, Vector
+from fedadmm.core.engine import Store, state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import metric_named
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
-from fedadmm.core.store import Store, state_types
 from fedadmm.data.federated import FederatedData
 from fedadmm.engine.choice import settings_for
 from fedadmm.network.devices import digests_of

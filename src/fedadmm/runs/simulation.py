@@ -12,11 +12,10 @@ from torch import nn
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.engine import Engine
+from fedadmm.core.engine import Engine, StateTypes, Store, state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
-from fedadmm.core.store import StateTypes, Store, state_types
 from fedadmm.engine import make_engine
 from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of, options_from

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.core.tables import dotted
+from fedadmm.core.files import dotted
 from fedadmm.runs.listeners import Listener
 from fedadmm.runs.records import CLIENT_KEYS, Record
 

@@ -7,21 +7,24 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import ConfigDict, field_validator, model_validator
 
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named
-from fedadmm.core.per_client import (
+from fedadmm.core.errors import InputError, import_named
+from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
+from fedadmm.core.settings import (
+    BelowOne,
+    Count,
     Epochs,
     FallingDistribution,
+    Positive,
     Quantity,
+    Settings,
     Stragglers,
     check_length,
     check_positive,
+    count_or,
     range_of,
     read_epochs,
     value_of,
 )
-from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
-from fedadmm.core.settings import BelowOne, Count, Positive, Settings, count_or
 
 NAMES = ("sgd", "gd", "lbfgs")
 

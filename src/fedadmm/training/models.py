@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import import_named
+from fedadmm.core.errors import InputError, import_named
 from fedadmm.core.seeds import torch_seed
 from fedadmm.training.flat import independent_copy
 

@@ -12,9 +12,7 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError
-from fedadmm.core.names import where_raised
-from fedadmm.core.renamed import new_name
+from fedadmm.core.errors import InputError, new_name, where_raised
 from fedadmm.training.flat import squared_norm
 from fedadmm.training.local import own_solver
 

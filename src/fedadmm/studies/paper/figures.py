@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fedadmm.algorithms import FedADMM, FedPD
-from fedadmm.core.per_client import Stragglers
 from fedadmm.core.schedules import Step
+from fedadmm.core.settings import Stragglers
 from fedadmm.studies.paper.setting import ALGORITHM_1, BASELINES, COMPARED, Distribution, PaperMethod, Setting
 from fedadmm.studies.paper.study import PaperRun, Size
 from fedadmm.studies.paper.tables import TABLE_4_COLUMNS
