@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from fedadmm import FedHybrid, InputError, LocalTraining, Simulation
 from fedadmm.core.round import Assignment
-from fedadmm.data.quadratic import quadratic
-from fedadmm.data.transforms import in_float_type
+from fedadmm.data.federated import in_float_type
+from fedadmm.data.generated import quadratic
 from fedadmm.engine.choice import choose
 from fedadmm.training import objective
 from fedadmm.training.evaluation import least_squares

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fedadmm.data.files import DataFile
-from fedadmm.data.origins import Origin
-from fedadmm.data.sources import Source
+from fedadmm.data.sources import Origin, Source
 
 
 def idx(array: np.ndarray) -> bytes:

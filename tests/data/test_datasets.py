@@ -43,8 +43,8 @@ def test_the_written_moments_are_those_of_the_training_set(available):
         pixels = (data.train.inputs[:, channel] * white).round_().double()
         mean = pixels.mean().item() / white
         std = (pixels.square_().mean().item() / white**2 - mean**2) ** 0.5
-        assert MOMENTS["dataset"][name].mean[channel] == pytest.approx(mean, abs=1e-9)
-        assert MOMENTS["dataset"][name].std[channel] == pytest.approx(std, abs=1e-9)
+        assert MOMENTS["dataset"][name]["mean"][channel] == pytest.approx(mean, abs=1e-9)
+        assert MOMENTS["dataset"][name]["std"][channel] == pytest.approx(std, abs=1e-9)
 
 
 def test_normalisation_is_the_datasets_own_by_default():
@@ -56,7 +56,7 @@ def test_normalisation_is_the_datasets_own_by_default():
 
 def test_the_test_set_is_normalised_like_the_training_set():
     plain, own = load("digits", normalisation="none").test.inputs, load("digits").test.inputs
-    mean, std = MOMENTS["dataset"]["digits"].mean[0], MOMENTS["dataset"]["digits"].std[0]
+    mean, std = (MOMENTS["dataset"]["digits"][key][0] for key in ("mean", "std"))
     assert torch.allclose(own, (plain - mean) / std, atol=1e-6)
 
 

@@ -4,7 +4,8 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from fedadmm.core.errors import InputError
-from fedadmm.data import Examples, as_examples, make_dataset
+from fedadmm.data import Examples, make_dataset
+from fedadmm.data.examples import as_examples
 
 
 class Items(Dataset):

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fedadmm import InputError, federate, load
-from fedadmm.data.quadratic import quadratic
-from fedadmm.data.transforms import in_float_type, two_classes
+from fedadmm.data.federated import in_float_type, two_classes
+from fedadmm.data.generated import quadratic
 
 
 @pytest.mark.parametrize(("dimension", "condition"), [(1, 1.0), (4, 1.0), (6, 50.0)])

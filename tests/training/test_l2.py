@@ -7,8 +7,8 @@ from torch.nn import functional
 
 from fedadmm import FedADMM, FedAvg, FedDyn, FedSGD, LocalTraining, Scaffold, Simulation
 from fedadmm.core.round import Assignment
-from fedadmm.data.quadratic import quadratic
-from fedadmm.data.transforms import in_float_type, two_classes
+from fedadmm.data.federated import in_float_type, two_classes
+from fedadmm.data.generated import quadratic
 from fedadmm.training.evaluation import least_squares
 from fedadmm.training.models import build
 from fedadmm.training.task import LearningTask

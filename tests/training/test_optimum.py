@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from torch.nn import functional
 
 from fedadmm import InputError
-from fedadmm.data.quadratic import quadratic
-from fedadmm.data.transforms import two_classes
+from fedadmm.data.federated import two_classes
+from fedadmm.data.generated import quadratic
 from fedadmm.training.evaluation import least_squares
 from fedadmm.training.models import build
 from fedadmm.training.optimum import Optimum, mean_objective, minimiser

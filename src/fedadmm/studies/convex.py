@@ -18,7 +18,7 @@ from fedadmm.config.algorithm_table import algorithm_from_table
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.files import write_whole
 from fedadmm.core.participation import Uniform
-from fedadmm.data.quadratic import quadratic
+from fedadmm.data.generated import quadratic
 from fedadmm.studies.theory.quadratics import Quadratics, drawn
 from fedadmm.studies.theory.walk import rounds
 

@@ -1,4 +1,4 @@
-"""A model's loss and metrics over examples."""
+"""A model's loss and metrics over examples, and whether they fit: tried on two, before anything is written."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -8,8 +8,9 @@ from torch.func import vmap
 from torch.nn import functional
 
 from fedadmm.core.engine import Scores
-from fedadmm.data.examples import Examples
-from fedadmm.training.flat import channels_last
+from fedadmm.core.errors import InputError
+from fedadmm.data.examples import Examples, is_whole
+from fedadmm.training.flat import FlatModel, channels_last
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of (outputs, targets): their mean loss
 Metric = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of (outputs, targets): a mean over the examples
@@ -64,3 +65,110 @@ def batches(examples: Examples) -> list[Examples]:
     """Return examples in parts of BATCH."""
     parts = zip(examples.inputs.split(BATCH), examples.targets.split(BATCH), strict=True)
     return [Examples(inputs, targets) for inputs, targets in parts]
+
+
+def check_model(model: FlatModel, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]) -> None:
+    """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs."""
+    inputs, targets = _two_of(examples, device=model.weights.device)
+    outputs = _tried(model, inputs, what="inputs")
+    shape = tuple(inputs.shape)
+    if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
+        got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        raise InputError(f"the model returns {got} for inputs of shape {shape}; return one row per example")
+    for name, function in {"loss": loss, **metrics}.items():
+        try:
+            number = torch.as_tensor(function(outputs, targets)).numel()
+        except Exception as error:
+            raise InputError(
+                f"the {name} does not take (outputs, targets) of shapes {tuple(outputs.shape)} and "
+                f"{tuple(targets.shape)}: {_first_line(error)}; correct it, or the model's last layer"
+            ) from error
+        if number != 1:
+            raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
+
+
+def check_test_inputs(model: FlatModel, test: Examples) -> None:
+    """Refuse test examples that the model does not take."""
+    _tried(model, _two_of(test, device=model.weights.device).inputs, what="test inputs")
+
+
+def check_whole_inputs(model: FlatModel, examples: Examples) -> None:
+    """Try every example of whole inputs: in a stack, a number too large would find the next client's weights."""
+    if is_whole(examples.inputs):
+        for inputs, _ in batches(examples):
+            _tried(model, inputs.to(model.weights.device), what="inputs")
+
+
+def _two_of(examples: Examples, *, device: torch.device) -> Examples:
+    """Return the first two examples; of whole inputs those with the lowest and the highest number."""
+    rows = torch.arange(min(2, len(examples.targets)))
+    if is_whole(examples.inputs) and examples.inputs.numel():
+        width = examples.inputs[0].numel()
+        rows = torch.stack([examples.inputs.argmin(), examples.inputs.argmax()]).cpu() // width
+    return Examples(examples.inputs[rows].to(device), examples.targets[rows].to(device))
+
+
+def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> object:
+    try:
+        return _outputs(model, inputs)
+    except Exception as error:
+        shape, first = tuple(inputs.shape), _first_line(error)
+        whole, kind = is_whole(inputs), str(inputs.dtype).removeprefix("torch.")
+        other = inputs.to(model.weights.dtype) if whole else inputs.long()
+        if _takes(model, other) and whole:
+            sentence = (
+                f"the {what} are whole numbers ({kind}), and the model takes none: give them as floats, inputs.float()"
+            )
+        elif _takes(model, other):
+            sentence = f"the {what} are {kind}, and the model takes whole numbers: give them as such, inputs.long()"
+        elif whole and isinstance(error, IndexError):
+            sentence = f"the model does not take {what} {out_of_range(inputs, first)}"
+        else:
+            sentence = f"the model does not take {what} of shape {shape}: {first}"
+        raise InputError(sentence) from error
+
+
+def explained(error: Exception, inputs: torch.Tensor, *, num_examples: int) -> str | None:
+    """Return what is wrong with a batch on which a model fails, and the remedy; None if that is not known."""
+    if isinstance(error, IndexError) and is_whole(inputs):
+        return f"has a batch of inputs {out_of_range(inputs, str(error))}"
+    if "more than 1 value per channel" not in str(error):
+        return None
+    remedy = (
+        "give it at least 2 examples, or use a model without batch normalisation"
+        if num_examples == 1
+        else f"use a batch_size that leaves no remainder of 1 in {num_examples}"
+    )
+    return f"has a batch of one example, on which batch normalisation cannot train; {remedy}"
+
+
+def out_of_range(inputs: torch.Tensor, error: str) -> str:
+    """Return what is wrong with whole inputs that are no rows of an embedding, and the remedy."""
+    return (
+        f"from {int(inputs.min())} to {int(inputs.max())}: {error}; number them from 0, and give nn.Embedding a row "
+        "for each number"
+    )
+
+
+def _takes(model: FlatModel, inputs: torch.Tensor) -> bool:
+    try:
+        _outputs(model, inputs)
+    except Exception:
+        return False
+    return True
+
+
+def _outputs(model: FlatModel, inputs: torch.Tensor) -> object:
+    """Return what the model makes of inputs, in evaluation mode; its weights stay, even if a max_norm rules them."""
+    training, weights = model.module.training, model.weights.clone()
+    model.module.eval()
+    try:
+        with torch.inference_mode():
+            return model.module(inputs)
+    finally:
+        model.module.train(training)
+        model.load(weights)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -8,9 +8,8 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples
-from fedadmm.training.evaluation import Loss, loss_of_each
+from fedadmm.training.evaluation import Loss, explained, loss_of_each
 from fedadmm.training.flat import FlatModel, squared_norm
-from fedadmm.training.model_checks import explained
 
 CHUNK = 1000  # examples that are in memory at once
 DENSE_UP_TO = 200  # parameters whose Hessian is made in full

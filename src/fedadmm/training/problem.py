@@ -10,8 +10,7 @@ from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.training.flat import channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
-from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise
-from fedadmm.training.steps import step_rule
+from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise, step_rule
 
 
 class SGDProblem:

@@ -14,10 +14,18 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
-from fedadmm.training.evaluation import Loss, Metric, batches, combined, score
+from fedadmm.training.evaluation import (
+    Loss,
+    Metric,
+    batches,
+    check_model,
+    check_test_inputs,
+    check_whole_inputs,
+    combined,
+    score,
+)
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.model_checks import check_model, check_test_inputs, check_whole_inputs
 from fedadmm.training.objective import Objective
 from fedadmm.training.optimum import Optimum, is_linear, mean_objective
 from fedadmm.training.problem import FullBatchProblem, SGDProblem

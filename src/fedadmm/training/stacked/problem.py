@@ -20,8 +20,8 @@ from fedadmm.training.evaluation import Loss
 from fedadmm.training.flat import FlatModel
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import CHUNK
+from fedadmm.training.solvers import Scalar, step_rule
 from fedadmm.training.stacked.gradients import columns, stacked_gradients
-from fedadmm.training.steps import Scalar, step_rule
 
 MEMORY = 1 << 28  # bytes that a stack may take
 VECTORS = 16  # of a client, at most, at one time: weights, gradient, state, upload, and what is between
