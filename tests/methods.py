@@ -7,6 +7,7 @@ import pytest
 
 from fedadmm.algorithms import (
     ALGORITHMS,
+    FedACG,
     FedAdam,
     FedADMM,
     FedADMMAuto,
@@ -44,6 +45,7 @@ METHODS: dict[str, AnyAlgorithm] = {
     "fedavg, eta falling": FedAvg(eta=FALLING),
     "fedprox, no penalty": FedProx(rho=0.0),
     "fedprox, rising": FedProx(rho=RISING),
+    "fedacg, rising": FedACG(lam=0.5, beta=RISING),
     "scaffold, eta 0.5": Scaffold(eta=0.5),
     "feddyn, seen": FedDyn(over="seen"),
     "feddyn, rising": FedDyn(rho=RISING),

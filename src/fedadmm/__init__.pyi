@@ -1,5 +1,6 @@
 """The names of the package, one a line. Type checkers read them, and so does __init__.py, which imports a name late."""
 
+from fedadmm.algorithms import FedACG as FedACG
 from fedadmm.algorithms import FedAdam as FedAdam
 from fedadmm.algorithms import FedADMM as FedADMM
 from fedadmm.algorithms import FedADMMAuto as FedADMMAuto

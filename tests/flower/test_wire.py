@@ -89,6 +89,20 @@ def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_
         assert strategy.checkpoint.server.theta.equal(theta)
 
 
+@pytest.mark.parametrize("aggregator", [None, flowers.FedAvg()], ids=["ours", "flowers"])
+def test_an_upload_is_read_against_the_theta_that_clients_were_sent(aggregator: Any, tmp_path: Path) -> None:
+    # FedACG broadcasts a point ahead of theta. Read against theta itself, each round would take the look-ahead twice.
+    thetas = []
+    for wire in ("upload", "model"):
+        config = config_of(tmp_path, name=wire, wire=wire, algorithm__name="fedacg", fraction_train=0.75)
+        with server_of(config, aggregator=aggregator if wire == "model" else None) as strategy:
+            start(strategy, grid_of(config), rounds=4)
+            sent = strategy.algorithm.download(strategy.checkpoint.server).theta
+            assert (sent - strategy.checkpoint.server.theta).abs().max() > 1e-3
+            thetas.append(strategy.checkpoint.server.theta)
+    torch.testing.assert_close(thetas[0], thetas[1], rtol=1e-4, atol=1e-5)
+
+
 def test_what_travels_as_a_model_is_theta_where_the_servers_model_is_another_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

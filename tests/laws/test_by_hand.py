@@ -12,6 +12,7 @@ import torch
 
 from fedadmm.algorithms import (
     ALGORITHMS,
+    FedACG,
     FedAdam,
     FedADMM,
     FedADMMAuto,
@@ -28,6 +29,7 @@ from fedadmm.algorithms import (
     FedYogi,
     RandomisedServer,
     Scaffold,
+    fedacg,
     fedadmm,
     fedadmm_auto,
     fedadmm_released,
@@ -186,6 +188,13 @@ BY_HAND = {
     "FedAvg, eta 2": Hand(FedAvg(eta=2.0), **STEPS, server_after=(2.0,)),
     # w = (3 + 2)/3 and 2/5: steps 2/3 and -3/5, with a mean of 1/30.
     "FedProx": Hand(FedProx(rho=2.0), **NO_STATE, uploads=((2 / 3,), (-0.6,)), server_after=(1 + 1 / 30,)),
+    # m = 1/2 - (-1/2) = 1, so z = 1/2 + 1/2 (1) = 1, where FedProx has the same steps; z and their mean are theta.
+    "FedACG": Hand(
+        FedACG(lam=0.5, beta=2.0),
+        **NO_STATE | {"server": fedacg.Server(v(0.5), v(-0.5))},
+        uploads=((2 / 3,), (-0.6,)),
+        server_after=(1 + 1 / 30, 0.5),
+    ),
     "Scaffold": Hand(Scaffold(eta=2.0), **SCAFFOLD, server_after=(2.0, 0.0)),
     # The same w and y as FedADMM's, whose u is what travels, whole: 2 + 1/2 and -1 + 3/2. The mean is theta.
     "FedPD": Hand(

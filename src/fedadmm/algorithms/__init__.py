@@ -1,5 +1,6 @@
 """One paper, one file; this table gives each its name in an experiment."""
 
+from fedadmm.algorithms.fedacg import FedACG
 from fedadmm.algorithms.fedadmm import FedADMM
 from fedadmm.algorithms.fedadmm_auto import FedADMMAuto
 from fedadmm.algorithms.fedadmm_released import FedADMMReleased
@@ -33,11 +34,13 @@ ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedhybrid": FedHybrid,
+    "fedacg": FedACG,
     "randomised_server": RandomisedServer,
 }
 
 __all__ = [
     "ALGORITHMS",
+    "FedACG",
     "FedADMM",
     "FedADMMAuto",
     "FedADMMReleased",

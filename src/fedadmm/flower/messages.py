@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import Reply, Request
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, ServerCheckpoint, is_finite
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite
 from fedadmm.flower.wire import Payload, Wire, WrongFormatError, integer, number
 
 
@@ -120,12 +120,11 @@ def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_
     return RecordDict({"arrays": arrays, "metrics": metrics, "config": config})
 
 
-def read_update(message: Message, wire: Wire, *, checkpoint: ServerCheckpoint) -> tuple[Reply, ClientResult]:
-    """Return which request a reply answers, and its update of a server at this checkpoint.
+def read_update(message: Message, wire: Wire, *, theta: Vector, buffers: Buffers) -> tuple[Reply, ClientResult]:
+    """Return which request a reply answers, and its update of the theta and the buffers that clients were sent.
 
-    Whether it is the client's first is known to the server.
-
-    An upload of the wrong format is refused like one that is not finite.
+    Whether it is the client's first is known to the server. An upload of the wrong format is
+    refused like one that is not finite.
     """
     with _reading(message) as content:
         config, metrics = content.config_records["config"], content.metric_records["metrics"]
@@ -133,10 +132,9 @@ def read_update(message: Message, wire: Wire, *, checkpoint: ServerCheckpoint) -
         integers = torch.tensor(config["integers"], dtype=torch.int64)
         finite = bool(integer(metrics, "finite"))
         try:
-            payload = wire.unpack_upload(content.array_records["arrays"], theta=checkpoint.server.theta)
-            expected = checkpoint.buffers.integers
-            if integers.shape != expected.shape:
-                raise WrongFormatError(f"{len(integers)} integer buffers, and {len(expected)} were expected")
+            payload = wire.unpack_upload(content.array_records["arrays"], theta=theta)
+            if integers.shape != buffers.integers.shape:
+                raise WrongFormatError(f"{len(integers)} integer buffers, and {len(buffers.integers)} were expected")
         except WrongFormatError as error:
             log(WARNING, "Client %d sent an upload of the wrong format: %s", reply.client, error)
             payload, finite = Payload((), torch.empty(0)), False

@@ -196,9 +196,10 @@ class AlgorithmStrategy(Strategy):
     def _results(self, server_round: int, replies: Iterable[Message]) -> list[ClientResult]:
         """Return the results of the replies that count, in rising order of their clients."""
         found = []
+        sent = self.algorithm.download(self.checkpoint.server)  # its theta need not be the server's
         for message in replies:
             try:
-                reply, result = read_update(message, self.wire, checkpoint=self.checkpoint)
+                reply, result = read_update(message, self.wire, theta=sent.theta, buffers=self.checkpoint.buffers)
             except BadReplyError as error:
                 client = self._nodes.client_asked(self._round.requests, message)
                 log(WARNING, "Client %s failed: %s", client, error)
@@ -209,8 +210,7 @@ class AlgorithmStrategy(Strategy):
         found.sort(key=lambda pair: pair[0].client)
         if self._aggregator is None:
             return [result for result, _ in found]
-        theta = self.checkpoint.server.theta
-        return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=theta)
+        return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent.theta)
 
     def _commit(self, arrays: ArrayRecord) -> None:
         """Make the round count, with these arrays as its model where models travel; the reason is at the top."""
