@@ -52,6 +52,7 @@ def test_the_hash_does_not_cover_what_leaves_round_t_alone(change):
         {"data": {"num_clients": 100, "partition": "iid"}},
         {"data": {"num_clients": 100, "validation": 0.2}},
         {"local": {"learning_rate": 0.2}},
+        {"local": {"epochs": "1..5", "clip": 10.0}},
         {"state": {"float_type": "bfloat16"}},
     ],
 )

@@ -102,6 +102,10 @@ class LocalTraining(Settings):
     batch_size: a number, or "full".
     learning_rate: a number, or a schedule over rounds.
     momentum: of SGD. weight_decay: of every solver.
+    clip: of SGD; the largest norm of a batch's gradient of the loss, before weight decay, l2 and the algorithm's terms
+        are added. FedDyn's published code clips to 10 (github.com/alpemreacar/FedDyn, utils_general.py). For FedAvg
+        that is the same; of FedProx, SCAFFOLD and FedDyn it clips the sum with the term linear in w, and not weight
+        decay, which is FedDyn's alpha w. FedADMM's published code (github.com/YonghaiGong/FedADMM) clips nothing.
     solver: "sgd" (if None), "gd", "lbfgs", "package.module:function" (see fedadmm.training.solvers), a list, one per
         client, or shares of the clients such as {sgd = 0.5, gd = 0.2, "package.module:function" = 0.3}. Other solvers
         than SGD take gradients over all examples: an epoch is then one such gradient after the first, and one step.
@@ -120,6 +124,7 @@ class LocalTraining(Settings):
     learning_rate: Rate = 0.1
     momentum: BelowOne = 0.0
     weight_decay: BelowOne = 0.0
+    clip: Positive | None = None
     solver: SolverName | None = None
     tolerance: Rate | tuple[float, ...] | FallingDistribution | None = None
     max_steps: Count | None = None
@@ -163,6 +168,11 @@ class LocalTraining(Settings):
             )
         if self.momentum and "sgd" not in names_of(self.solver):
             raise InputError(f"momentum={self.momentum} is of SGD, which no client runs; leave it out")
+        if self.clip is not None and (others := names_of(self.solver) - {"sgd"}):
+            raise InputError(
+                f"clip={self.clip} bounds the gradients of SGD, and local has solver={min(others)!r}; "
+                "leave one of them out"
+            )
         return self
 
     @property

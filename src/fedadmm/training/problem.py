@@ -10,7 +10,7 @@ from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.training.flat import channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
-from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise, step_rule
+from fedadmm.training.solvers import Budget, Lagrangian, Solver, clipped, minimise, step_rule
 
 
 class SGDProblem:
@@ -58,6 +58,8 @@ class SGDProblem:
                     break
                 loss, gradients = self._objective.batch(inputs, targets)
                 self._count(loss)
+                if self._local.clip is not None:
+                    gradients = clipped(gradients, self._local.clip)
                 step.begin()
                 torch._foreach_add_(target, gradients, alpha=step.alpha)
                 step.end()

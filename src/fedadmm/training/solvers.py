@@ -260,6 +260,18 @@ def step_rule(
     return PlainStep(weights, learning_rate, pull, constants)
 
 
+def clipped(gradients: list[torch.Tensor], bound: float) -> list[torch.Tensor]:
+    """Return one client's gradients, shortened to a norm of `bound` if they are longer, as clip_grad_norm_ does."""
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    torch._foreach_mul_(gradients, clip_factor(norm, bound))
+    return gradients
+
+
+def clip_factor(norms: torch.Tensor, bound: float) -> torch.Tensor:
+    """Return what gradients of these norms are multiplied by."""
+    return (bound / (norms + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch.nn.utils.clip_grad_norm_
+
+
 def _first(value: Value, rows: int | None) -> Value:
     """Return the rows of the first clients of what is stacked; what all clients share stays as it is."""
     return value[:rows] if rows is not None and isinstance(value, torch.Tensor) and value.ndim == 2 else value

@@ -12,6 +12,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.data.examples import Examples
 from fedadmm.training.evaluation import Loss, least_squares, loss_of_each
 from fedadmm.training.flat import FlatModel
+from fedadmm.training.solvers import clip_factor
 
 Tensors = Sequence[Tensor]
 
@@ -45,6 +46,25 @@ def split(weights: Tensor, model: FlatModel) -> list[Tensor]:
     """Return views of stacked weights [K, d] in the shapes of the parameters, [K, ...]."""
     parts = columns(weights, model)
     return [part.view(len(weights), *p.shape) for part, p in zip(parts, model.parameters, strict=True)]
+
+
+def clipped(add: Add, bound: float, *, room: Tensors) -> Add:
+    """Return what adds the gradients, each client's shortened to a norm of `bound` if it is longer.
+
+    room: tensors of the parameters' shapes, [K, ...], that the gradients may be written to.
+    """
+
+    def add_clipped(to: Tensors, alpha: float) -> None:
+        for part in room:
+            part.zero_()
+        add(room, 1.0)
+        rows = [part.flatten(1) for part in room]
+        norms = torch.linalg.vector_norm(torch.stack([part.norm(dim=1) for part in rows]), dim=0)
+        factors = clip_factor(norms, bound)[:, None]
+        for part, row in zip(to, rows, strict=True):
+            part.add_(row.mul_(factors).view_as(part), alpha=alpha)
+
+    return add_clipped
 
 
 def _through_dense(layers: list[nn.Module], head: Head) -> Gradients:

@@ -21,7 +21,7 @@ from fedadmm.training.flat import FlatModel
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import CHUNK
 from fedadmm.training.solvers import Scalar, step_rule
-from fedadmm.training.stacked.gradients import columns, stacked_gradients
+from fedadmm.training.stacked.gradients import clipped, columns, stacked_gradients
 
 MEMORY = 1 << 28  # bytes that a stack may take
 VECTORS = 16  # of a client, at most, at one time: weights, gradient, state, upload, and what is between
@@ -93,8 +93,11 @@ class StackedProblem:
         batches = sgd_batches(
             self.assignments, self._starts, self._counts, batch_size=self._batch_size, seed=self._seed
         )
+        room = None if self._local.clip is None else [torch.empty_like(part) for part in weights]
         for k, *batch in _threaded(batches.over(self._examples, like=weights[0])):
             losses, add = self._gradients(self._shaped(weights, k), *batch)
+            if room is not None and self._local.clip is not None:
+                add = clipped(add, self._local.clip, room=self._shaped(room, k))
             self._loss_sum[:k] += losses
             step.begin(k)
             add(self._shaped(step.target, k), step.alpha)
