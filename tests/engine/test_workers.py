@@ -105,10 +105,10 @@ def _deadly_setup() -> Any:
 
 def test_a_job_that_kills_every_worker_ends_the_run_with_a_sentence() -> None:
     pool = Pool(_deadly_setup, num_workers=2)
-    answers = pool.run(["a", "deadly", "b"], costs=[1, 1, 1], window=3)
+    answers = pool.run(["a", "deadly", "b"].__getitem__, costs=[1, 1, 1], window=3)
     with pytest.raises(InputError, match=r"deadly ended 3 worker processes .*use fewer workers"):
         list(answers)
-    assert list(pool.run(["c", "d"], costs=[1, 1], window=2)) == ["c", "d"]
+    assert list(pool.run(["c", "d"].__getitem__, costs=[1, 1], window=2)) == ["c", "d"]
     pool.close()
 
 
@@ -134,11 +134,11 @@ def _raising_setup() -> Any:
 def test_what_a_worker_raises_arrives_whole_and_the_pool_goes_on() -> None:
     pool = Pool(_raising_setup, num_workers=2)
     with pytest.raises(ValueError, match="no such value") as caught:
-        list(pool.run(["a", "value", "b", "c"], costs=[1] * 4, window=2))
+        list(pool.run(["a", "value", "b", "c"].__getitem__, costs=[1] * 4, window=2))
     assert "in _raising" in caught.value.__notes__[0]
     with pytest.raises(RuntimeError, match="OddError: odd"):
-        list(pool.run(["odd"], costs=[1], window=1))
-    assert list(pool.run(["d", "e"], costs=[1, 1], window=2)) == ["d", "e"]
+        list(pool.run(["odd"].__getitem__, costs=[1], window=1))
+    assert list(pool.run(["d", "e"].__getitem__, costs=[1, 1], window=2)) == ["d", "e"]
     pool.close()
 
 
@@ -155,7 +155,7 @@ def _slow_setup() -> Any:
 def test_the_longest_of_the_window_starts_first_and_answers_come_in_order() -> None:
     pool = Pool(_slow_setup, num_workers=1)
     jobs = [0.01, 0.02, 0.05, 0.03]
-    answers = list(pool.run(jobs, costs=jobs, window=3))
+    answers = list(pool.run(jobs.__getitem__, costs=jobs, window=3))
     pool.close()
     assert [job for _, job in answers] == jobs
     # Of the first three the third is the longest; the fourth is out of the window until the first has been passed on.

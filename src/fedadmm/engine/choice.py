@@ -1,14 +1,18 @@
-"""Which engine runs: the one that was named, or for "auto" the one that the model asks for."""
+"""Which engine runs (the one that was named, or for "auto" the one that the model asks for), and its making."""
 
 import logging
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, get_args
 
-from fedadmm.core.algorithm import AnyAlgorithm
-from fedadmm.core.engine import EngineName
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
+from fedadmm.core.engine import Engine, EngineName, Store, num_cores
 from fedadmm.core.errors import InputError
 from fedadmm.engine.probe import check_elementwise
-from fedadmm.engine.stacked import StackableTask
+from fedadmm.engine.serial import SerialEngine
+from fedadmm.engine.stacked import StackedEngine
+from fedadmm.engine.workers import WorkersEngine
+from fedadmm.training.task import LearningTask
 
 STACKED_UP_TO = 100_000  # parameters: there a stack on one core takes a third of the time of workers on two
 
@@ -40,7 +44,7 @@ def settings_for(arithmetic: str) -> str:
     return 'engine = "stacked"' if arithmetic == "stacked" else 'engine = "workers" or "serial"'
 
 
-def choose(name: EngineName, algorithm: AnyAlgorithm, task: StackableTask, *, num_workers: int | None = None) -> Choice:
+def choose(name: EngineName, algorithm: AnyAlgorithm, task: LearningTask, *, num_workers: int | None = None) -> Choice:
     """Return the engine to run on; refuse to stack what cannot be stacked."""
     if name == "auto":
         choice = _picked(algorithm, task)
@@ -59,7 +63,7 @@ def choose(name: EngineName, algorithm: AnyAlgorithm, task: StackableTask, *, nu
     return Choice(name, None)
 
 
-def _picked(algorithm: AnyAlgorithm, task: StackableTask) -> Choice:
+def _picked(algorithm: AnyAlgorithm, task: LearningTask) -> Choice:
     size = f"{task.num_parameters:,} parameters"
     if task.num_parameters > STACKED_UP_TO:
         return Choice("workers", f"{size} are more than {STACKED_UP_TO:,}")
@@ -72,6 +76,35 @@ def _picked(algorithm: AnyAlgorithm, task: StackableTask) -> Choice:
     return Choice("stacked", f"{size} are at most {STACKED_UP_TO:,}")
 
 
-def _check_stackable(algorithm: AnyAlgorithm, task: StackableTask) -> None:
+def _check_stackable(algorithm: AnyAlgorithm, task: LearningTask) -> None:
     task.check_stackable()
     check_elementwise(algorithm)
+
+
+def make_engine(
+    choice: Choice,
+    algorithm: AnyAlgorithm,
+    task: LearningTask,
+    store: Store,
+    *,
+    initial: Vector,
+    weight: Callable[[int], float],
+    num_workers: int | None,
+    each_upload: bool = False,
+) -> Engine:
+    """Return the chosen engine.
+
+    num_workers: processes, or the threads of a stack; one per core if None. each_upload: whether uploads are needed one
+        by one, not as means over some clients.
+    """
+    num = num_workers or num_cores()
+    if choice.name == "serial":
+        return SerialEngine(algorithm, task, store, initial=initial)
+    if choice.name == "stacked":
+        means = None if each_upload else weight
+        return StackedEngine(algorithm, task, store, initial=initial, weight=means, num_threads=num)
+    if choice.name == "ray":
+        from fedadmm.engine.ray import RayEngine  # an extra
+
+        return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=choice.num_shares or 1)
+    return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num)

@@ -1,6 +1,6 @@
 """Who takes part in a round, and what each client is asked to do: an assignment is made here, whole, and passed on."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -65,11 +65,14 @@ class Planner:
         last_round: LastRound = never,
     ) -> list[Assignment]:
         """Return the assignments of a round in which these clients were selected to communicate."""
+        clients: Sequence[int] = [int(client) for client in selected]
+        senders = set(clients)
         if self._skip_probability is None:
-            return [self.assignment(round, int(client), last_round=last_round(int(client))) for client in selected]
-        # All clients compute. The selected ones communicate, or nobody does.
-        skipped = stream(self._seed, "silence", round).random() < self._skip_probability
-        senders = set() if skipped else set(map(int, selected))
+            informed = None  # a client that is not asked computes nothing
+        else:  # All clients compute. The selected ones communicate, or nobody does.
+            clients = range(self._devices.num_clients)
+            if stream(self._seed, "silence", round).random() < self._skip_probability:
+                senders = set()
         return [
             self.assignment(
                 round,
@@ -78,7 +81,7 @@ class Planner:
                 sends=client in senders,
                 last_round=last_round(client),
             )
-            for client in range(self._devices.num_clients)
+            for client in clients
         ]
 
     def assignment(

@@ -25,11 +25,7 @@ MakeHandler = Callable[[], Handler]  # called once in each worker; under "spawn"
 
 
 class WorkerDiedError(Exception):
-    """A worker process that ended by itself."""
-
-    def __init__(self, code: int | None) -> None:
-        super().__init__(f"exit code {code}")
-        self.code = code
+    """A worker process that ended by itself, with its exit code."""
 
 
 class Pool:
@@ -40,13 +36,13 @@ class Pool:
         self._workers = [_Worker(make_handler, context) for _ in range(num_workers)]
         weakref.finalize(self, _close, self._workers, owner=os.getpid())
 
-    def run(self, jobs: Sequence[Any], *, costs: Sequence[float], window: int) -> Iterator[Any]:
-        """Yield the answers to the jobs, in their order.
+    def run(self, job: Callable[[int], Any], *, costs: Sequence[float], window: int) -> Iterator[Any]:
+        """Yield the answers to the jobs, in their order; job(n), of cost costs[n], is made when it is handed out.
 
         Job n starts only when answer n - window has been passed on, so no more than `window` answers wait.
         """
         self._settle()
-        waiting = list(range(len(jobs)))
+        waiting = list(range(len(costs)))
         answers: dict[int, Any] = {}
         deaths = dict.fromkeys(waiting, 0)
         done = 0
@@ -57,9 +53,9 @@ class Pool:
                 if worker.number is None and allowed:
                     number = max(allowed, key=lambda n: (costs[n], -n))
                     waiting.remove(number)
-                    worker.start(number, jobs[number])
+                    worker.start(number, job(number))
 
-        while done < len(jobs):
+        while done < len(costs):
             hand_out()
             for worker in self._ready():
                 number = worker.number
@@ -68,7 +64,7 @@ class Pool:
                 except WorkerDiedError as death:
                     deaths[number] += 1
                     if deaths[number] == DEATHS_ALLOWED:
-                        raise _hopeless(jobs[number], death) from death
+                        raise _hopeless(worker.job, death) from death
                     worker.restart()
                     waiting.insert(0, number)
             hand_out()  # at once: no worker waits while an answer is made use of
@@ -92,11 +88,8 @@ class Pool:
         """Wait for the answers of a run that was given up half-way, and drop them."""
         for worker in self._workers:
             if worker.number is not None:
-                try:
-                    with suppress(Exception):
-                        worker.answer()
-                finally:
-                    worker.number = None
+                with suppress(Exception):
+                    worker.answer()
             if not worker.process.is_alive():
                 worker.restart()
 
@@ -118,7 +111,7 @@ class _Worker:
 
     def start(self, number: int, job: Any) -> None:
         """Hand out a job; that the process has died comes out when it is asked for the answer."""
-        self.number = number
+        self.number, self.job = number, job
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(job)
 
@@ -128,7 +121,7 @@ class _Worker:
             error, answer = self.connection.recv()
         except (EOFError, OSError):
             self.process.join()
-            raise WorkerDiedError(self.process.exitcode) from None
+            raise WorkerDiedError(f"exit code {self.process.exitcode}") from None
         finally:
             self.number = None
         if error is not None:
@@ -188,7 +181,7 @@ def _sendable(error: Exception) -> Exception:
 
 def _hopeless(job: Any, death: WorkerDiedError) -> InputError:
     return InputError(
-        f"{job} ended {DEATHS_ALLOWED} worker processes (exit code {death.code}), perhaps for want of memory; use "
+        f"{job} ended {DEATHS_ALLOWED} worker processes ({death}), perhaps for want of memory; use "
         'fewer workers, a smaller batch_size, or engine = "serial"; in a script that starts processes with "spawn", '
         'put its calls under if __name__ == "__main__"'
     )

@@ -32,11 +32,12 @@ class _Quadratic:
 
     client, learning_rate = 0, STEP
 
-    def __init__(self, target: Vector, num_steps: Any, *, visit: int = 0, bare: bool = False) -> None:
-        """Begin a visit, counted from 0; `bare`: a solve returns a vector, as in 0.1.0."""
+    def __init__(self, target: Vector, num_steps: Any, *, last_round: int = 0, bare: bool = False) -> None:
+        """Begin the round after this one; `bare`: a solve returns a vector, as in 0.1.0."""
         self._target, self.num_steps, self.num_examples, self._bare = target, num_steps, num_steps, bare
-        self.round, self.last_round = visit + 1, visit
-        self.first_visit: Any = visit == 0 if isinstance(num_steps, int) else torch.full_like(num_steps, visit == 0)
+        self.round, self.last_round = last_round + 1, last_round
+        first = last_round == 0
+        self.first_visit: Any = first if isinstance(num_steps, int) else torch.full_like(num_steps, first)
 
     def solve(self, *, start: Vector, dual: Vector | None = None, rho: Any = 0.0, centre: Vector | None = None) -> Any:
         slope = self.gradient(start) + (0.0 if dual is None else dual)
@@ -59,14 +60,14 @@ def probe(algorithm: AnyAlgorithm, theta: Vector) -> Forms:
     server = trial.message("init_server", theta)
     client = trial.message("init_client", theta)
     uploads: list[Any] = []
-    for visit in range(2):
+    for last_round in range(2):
         download = trial.message("download", server)
         trial.check_theta(server, download, theta)
-        upload, after = trial.visit(download, client, theta, visit)
+        upload, after = trial.client_update(download, client, theta, last_round)
         trial.check_sizes("client_update", after, like=client)
         trial.check_sizes("client_update", upload, like=(uploads or [upload])[0])
         uploads.append(upload)
-        following = trial.message("server_update", server, upload, Turnout(visit + 1, 1.0, 2.0, 1.0))
+        following = trial.message("server_update", server, upload, Turnout(last_round + 1, 1.0, 2.0, 1.0))
         trial.check_sizes("server_update", following, like=server)
         if _shape(trial.called("model", following)) != theta.shape:
             raise trial.error("model returns no vector of theta's size; return the point to be evaluated")
@@ -85,12 +86,11 @@ class _Trial:
 
     def called(self, method: str, *arguments: Any) -> Any:
         """Return what a method answers; refuse it if it changes what it was given."""
-        before = [_copied(argument) for argument in arguments]
+        given = [(*pair, pair[1].clone()) for argument in arguments for pair in _vectors(argument)]
         answer = getattr(self._algorithm, method)(*arguments)
-        for argument, was in zip(arguments, before, strict=True):
-            for name, field, old in _fields(argument, was):
-                if isinstance(field, torch.Tensor) and not torch.equal(field, old):
-                    raise self.error(f"{method} changes {name} in place; make a new vector instead, such as {name} + x")
+        for name, vector, before in given:
+            if not torch.equal(vector, before):
+                raise self.error(f"{method} changes {name} in place; make a new vector instead, such as {name} + x")
         return answer
 
     def message(self, method: str, *arguments: Any) -> Any:
@@ -129,26 +129,26 @@ class _Trial:
                     "a vector keeps its size"
                 )
 
-    def visit(self, download: Any, client: Any, theta: Vector, visit: int) -> tuple[Any, Any]:
+    def client_update(self, download: Any, client: Any, theta: Vector, last_round: int) -> tuple[Any, Any]:
         """Return what a client uploads and keeps."""
-        problem = _Quadratic(theta / 2 + 1, 2, visit=visit)
-        client = received(self._algorithm, download, client, Assignment(0, visit + 1, 1))
+        problem = _Quadratic(theta / 2 + 1, 2, last_round=last_round)
+        client = received(self._algorithm, download, client, Assignment(0, last_round + 1, 1))
         try:
             answer = self.called("client_update", download, client, problem)
             if type(answer) is not tuple or len(answer) != 2:
                 raise self.error(f"client_update returns {type(answer).__name__}; return (upload, client)")
             upload, after = (self.checked("client_update", message) for message in answer)
         except Exception:
-            if self._expects_a_vector(download, client, theta, visit):
+            if self._expects_a_vector(download, client, theta, last_round):
                 raise self.error(
                     "client_update: problem.solve returns a Solution since 0.2; write problem.solve(...).w"
                 ) from None
             raise
         return upload, after
 
-    def _expects_a_vector(self, download: Any, client: Any, theta: Vector, visit: int) -> bool:
+    def _expects_a_vector(self, download: Any, client: Any, theta: Vector, last_round: int) -> bool:
         """Return whether the algorithm would work if a solve returned a vector, as it did in 0.1.0."""
-        problem: Any = _Quadratic(theta / 2 + 1, 2, visit=visit, bare=True)
+        problem: Any = _Quadratic(theta / 2 + 1, 2, last_round=last_round, bare=True)
         try:
             upload, after = self._algorithm.client_update(download, client, problem)
             self.checked("client_update", upload)
@@ -178,8 +178,8 @@ def _visits(algorithm: AnyAlgorithm, target: Vector, num_steps: int) -> tuple[An
     """Return the upload and the state after two visits: the second meets a state of the first."""
     server = algorithm.download(algorithm.init_server(THETA))
     client = algorithm.init_client(THETA)
-    for visit in range(2):
-        problem: Any = _Quadratic(target, num_steps, visit=visit)
+    for last_round in range(2):
+        problem: Any = _Quadratic(target, num_steps, last_round=last_round)
         upload, client = algorithm.client_update(server, client, problem)
     return upload, client
 
@@ -189,8 +189,8 @@ def _stacked_visits(algorithm: AnyAlgorithm, *, form: tuple[Any, Any]) -> list[t
 
     server = algorithm.download(algorithm.init_server(THETA))
     states: list[Any] = [algorithm.init_client(THETA)] * 2
-    for visit in range(2):
-        problem: Any = _Quadratic(TARGETS, NUM_STEPS, visit=visit)
+    for last_round in range(2):
+        problem: Any = _Quadratic(TARGETS, NUM_STEPS, last_round=last_round)
         upload, after = algorithm.client_update(server, stacked(states, like=THETA), problem)
         states = unstacked(after, 2, form=form[1])
     return list(zip(unstacked(upload, 2, form=form[0]), states, strict=True))
@@ -211,17 +211,10 @@ def _shape(field: Any) -> Sequence[int]:
     return field.shape if isinstance(field, torch.Tensor) else torch.Size(())
 
 
-def _copied(argument: Any) -> Any:
+def _vectors(argument: Any) -> list[tuple[str, torch.Tensor]]:
+    """Return the vectors of an argument with their names."""
     if isinstance(argument, torch.Tensor):
-        return argument.clone()
-    return tuple(map(_copied, argument)) if isinstance(argument, tuple) else argument
-
-
-def _fields(argument: Any, was: Any) -> list[tuple[str, Any, Any]]:
-    """Return the vectors of an argument with their names, as they are and as they were."""
-    if isinstance(argument, torch.Tensor):
-        return [("theta", argument, was)]
-    if not isinstance(argument, tuple):
-        return []
-    names = [f"{type(argument).__name__}.{name}" for name in getattr(argument, "_fields", ())]
-    return list(zip(names, argument, was, strict=True))
+        return [("theta", argument)]
+    fields = argument._asdict() if hasattr(argument, "_asdict") else {}
+    kind = type(argument).__name__
+    return [(f"{kind}.{name}", field) for name, field in fields.items() if isinstance(field, torch.Tensor)]

@@ -56,7 +56,8 @@ class RayEngine:
         self._actors: list[Any] = []  # the actor of each share
         self._end = weakref.finalize(self, _end, self._actors, _connect(num_shares))
         self._setup = ray.put(packed(ActorSetup(algorithm, task, initial, kinds, store.float_type)))
-        _check_cpus(num_shares)
+        if num_shares > (cpus := _num_cpus()):
+            raise InputError(f"workers={num_shares}, and the Ray cluster has {cpus} CPUs; use fewer, or add nodes")
         self._actors += [_actor(self._setup, num_cpus=1) for _ in range(num_shares)]
         # By share, the clients that its actor knows as the store does.
         self._up_to_date: list[set[int]] = [set() for _ in self._actors]
@@ -153,17 +154,14 @@ class RayEngine:
 
     def _results(self, share: ShareResult, buffers: Buffers) -> Iterator[ClientResult]:
         """Yield the results of a share: the first that was applied brings the mean, the others an empty form."""
-        applied = tuple(report.client for report in share.reports if report.finite and not report.silent)
-        for client, stats, first_visit, finite, silent in share.reports:
-            if share.mean is not None and client == applied[0]:
-                upload, left_behind = map(decode, share.mean)
-                stats = stats._replace(buffers=Buffers(*left_behind))
-                yield ClientResult(
-                    client, type(self._upload_form)(*upload), stats, first_visit, finite, mean_of=applied
-                )
-            else:
-                stats = stats._replace(buffers=buffers)
-                yield ClientResult(client, self._upload_form, stats, first_visit, finite, mean_of=(), silent=silent)
+        applied = tuple(result.client for result in share.results if result.finite and not result.silent)
+        for result in share.results:
+            upload, left_behind, members = self._upload_form, buffers, applied[:0]
+            if share.mean is not None and result.client == applied[0]:
+                fields, floats_and_integers = map(decode, share.mean)
+                upload, left_behind, members = type(upload)(*fields), Buffers(*floats_and_integers), applied
+            stats = result.stats._replace(buffers=left_behind)
+            yield result._replace(upload=upload, stats=stats, mean_of=members)
 
 
 def count_shares(num_workers: int | None) -> int:
@@ -194,11 +192,6 @@ def _connect(num_cpus: int) -> bool:
 
 def _num_cpus() -> int:
     return int(ray.cluster_resources().get("CPU", 0))
-
-
-def _check_cpus(num_shares: int) -> None:
-    if num_shares > (cpus := _num_cpus()):
-        raise InputError(f"workers={num_shares}, and the Ray cluster has {cpus} CPUs; use fewer, or add nodes")
 
 
 def _actor(setup: Any, *, num_cpus: int) -> Any:

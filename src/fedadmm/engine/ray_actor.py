@@ -15,7 +15,7 @@ from ray import cloudpickle
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Scores, Task
-from fedadmm.core.round import Assignment, Buffers, ClientStats, MeanInOrder, run_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, MeanInOrder, run_client
 from fedadmm.state.encoding import decode, encode
 
 SHARED = (torch.float32, torch.float64, torch.int64, torch.uint8)
@@ -73,21 +73,11 @@ class ActorSetup:
     float_type: torch.dtype | None  # of the vectors of a state, as the store keeps it
 
 
-class ClientReport(NamedTuple):
-    """What one client's update took."""
-
-    client: int
-    stats: ClientStats  # without the buffers
-    first_visit: bool
-    finite: bool
-    silent: bool
-
-
 class ShareResult(NamedTuple):
     """What the clients of a share answered in a round."""
 
     mean: tuple[bytes, bytes] | None  # of the finite uploads that are sent, and of the buffers that came with them
-    reports: list[ClientReport]  # on every client, ids rising
+    results: list[ClientResult]  # of every client, ids rising, without uploads and buffers
 
 
 class ShareActor:
@@ -120,7 +110,7 @@ class ShareActor:
 
         uploads, floats = MeanInOrder(), MeanInOrder()
         integers = buffers.integers
-        reports: list[ClientReport] = []
+        results: list[ClientResult] = []
         for assignment, weight in zip(assignments, weights, strict=True):
             result, state = run_client(
                 setup.algorithm,
@@ -130,8 +120,7 @@ class ShareActor:
                 initial=setup.initial,
                 problem=setup.task.problem(assignment, buffers=buffers),
             )
-            stats = result.stats._replace(buffers=NOTHING)
-            reports.append(ClientReport(result.client, stats, result.first_visit, result.finite, result.silent))
+            results.append(result._replace(upload=(), stats=result.stats._replace(buffers=NOTHING)))
             if not result.finite:
                 continue
             if not result.silent:
@@ -140,10 +129,8 @@ class ShareActor:
                 floats.add((result.stats.buffers.floats,), weight=weight)
             self._staged[result.client] = as_bytes(state, float_type=setup.float_type)
             yield assignment, self._staged[result.client]
-        if uploads.weight:
-            yield ShareResult((as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))), reports)
-        else:
-            yield ShareResult(None, reports)
+        means = (as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))) if uploads.weight else None
+        yield ShareResult(means, results)
 
     def evaluate(self, message: tuple[bytes, bytes], parts: Sequence[int]) -> Iterator[tuple[int, Scores]]:
         """Yield the scores of some parts of the test examples."""

@@ -1,6 +1,6 @@
 """One client after the other, in this process: the reference for every other engine."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
@@ -17,7 +17,7 @@ class SerialEngine:
     def __init__(self, algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector) -> None:
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
 
-    def run(self, download: Any, *, buffers: Buffers, assignments: Iterable[Assignment]) -> Iterator[ClientResult]:
+    def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments."""
         for assignment in assignments:
             result, state = run_client(

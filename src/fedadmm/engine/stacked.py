@@ -5,64 +5,28 @@ otherwise than in the serial engine, so results agree to rounding, not to the bi
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.engine import RoundTime, Store, Task
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite, received
+from fedadmm.core.engine import Store
+from fedadmm.core.round import Assignment, Buffers, ClientResult, is_finite, received
 from fedadmm.engine.probe import probe
 from fedadmm.engine.process import keep_freed_blocks, threads
 from fedadmm.engine.serial import SerialEngine
+from fedadmm.training.task import LearningTask
 
 
-class Stack(Protocol):
-    """The problems of K clients, as a LocalProblem with scalars [K, 1]."""
-
-    @property
-    def assignments(self) -> Sequence[Assignment]:
-        """The clients in the order in which they stand in the stack."""
-        ...
-
-    def stats(self) -> list[ClientStats]: ...
-
-
-class StackableTask(Task, Protocol):
-    """A task whose clients can be solved together."""
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of trainable parameters."""
-        ...
-
-    @property
-    def has_convolutions(self) -> bool:
-        """Whether the model has convolutions, which gain little in a stack."""
-        ...
-
-    def stack(self, assignments: Sequence[Assignment], *, buffers: Buffers) -> Stack:
-        """Return the problems of several clients in a round as one."""
-        ...
-
-    def stack_size(self, assignments: Sequence[Assignment]) -> int:
-        """Return how many clients of a round may be stacked at a time."""
-        ...
-
-    def check_stackable(self) -> None:
-        """Refuse a task of which no stack can be made."""
-        ...
-
-
-class StackedEngine:
+class StackedEngine(SerialEngine):
     """Runs client updates in stacks of bounded memory."""
 
-    took = RoundTime()
+    _task: LearningTask
 
     def __init__(
         self,
         algorithm: AnyAlgorithm,
-        task: StackableTask,
+        task: LearningTask,
         store: Store,
         *,
         initial: Vector,
@@ -70,10 +34,8 @@ class StackedEngine:
         num_threads: int = 1,
     ) -> None:
         """Begin; with the clients' weights a stack is averaged at once, without each result has its own upload."""
-        self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
-        self._weight = weight
-        self._num_threads = 1 if task.has_convolutions else num_threads
-        self._one_by_one = SerialEngine(algorithm, task, store, initial=initial)
+        super().__init__(algorithm, task, store, initial=initial)
+        self._weight, self._num_threads = weight, 1 if task.has_convolutions else num_threads
         self._upload_form = probe(algorithm, initial).upload
         keep_freed_blocks()
 
@@ -88,13 +50,6 @@ class StackedEngine:
             results = self._run_stack(download, self._task.stack(part, buffers=buffers))
             in_order = [results[assignment.client] for assignment in part]
             yield from in_order if self._weight is None else _carried(in_order)
-
-    def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
-        """Return loss and metrics on the test examples; nothing where there are none."""
-        return self._one_by_one.evaluate(download, buffers=buffers)
-
-    def close(self) -> None:
-        """Do nothing: nothing was started."""
 
     def _run_stack(self, download: Any, problem: Any) -> dict[int, ClientResult]:
         """Return the results of a stack, each with its own upload or with the mean of all that are finite."""

@@ -5,7 +5,7 @@ file, which the workers read and write themselves. The uploads are summed in the
 of their arrival.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import RoundTime, StatesOnDisk, Store, Task
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, run_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
 from fedadmm.training.evaluation import combined
@@ -22,16 +22,10 @@ from fedadmm.training.evaluation import combined
 class SharedMessage:
     """A message whose vectors are in shared memory; the rest of it travels beside them."""
 
-    def __init__(self, kind: type[Any], vectors: list[torch.Tensor | None]) -> None:
-        self._kind, self._vectors = kind, vectors
-
-    @classmethod
-    def like(cls, message: Message) -> "SharedMessage":
+    def __init__(self, form: Message) -> None:
         """Make room for messages of this form."""
-        return cls(
-            type(message),
-            [torch.empty_like(f).share_memory_() if isinstance(f, torch.Tensor) else None for f in message],
-        )
+        self._kind: type[Any] = type(form)
+        self._vectors = [torch.empty_like(f).share_memory_() if isinstance(f, torch.Tensor) else None for f in form]
 
     def write(self, message: Message) -> list[Any]:
         """Copy the vectors that there is room for, and return the rest, with `...` in the places of those."""
@@ -58,6 +52,9 @@ def _fits(field: Any, vector: torch.Tensor) -> bool:
     return isinstance(field, torch.Tensor) and (field.dtype, field.shape) == (vector.dtype, vector.shape)
 
 
+# The result of an update and its new state, where the store has no file; the vectors of both are in its slot.
+Answer = tuple[ClientResult, list[Any] | None]
+
 SLOTS_PER_WORKER = 4  # uploads of each worker that may wait to be summed
 
 
@@ -82,16 +79,6 @@ class Evaluation(NamedTuple):
 
     def __str__(self) -> str:
         return "the evaluation"
-
-
-class Answer(NamedTuple):
-    """What comes back of an update beside the vectors in its slot."""
-
-    upload: list[Any]
-    stats: ClientStats
-    first_visit: bool
-    finite: bool
-    state: list[Any] | None  # of the new state, where the store has no file
 
 
 @dataclass(frozen=True)
@@ -129,26 +116,13 @@ class WorkerSetup:
         result, state = run_client(
             self.algorithm, download, job.assignment, state=state, initial=self.initial, problem=problem
         )
-        upload = self.uploads[job.slot].write(result.upload)
+        result = result._replace(upload=tuple(self.uploads[job.slot].write(result.upload)))
         kept = None
         if result.finite and file is not None:
             file.stage(round, client, state)
         elif result.finite:
             kept = self.states[job.slot].write(state)
-        return Answer(upload, result.stats, result.first_visit, result.finite, kept)
-
-
-class Updates(Sequence[Update]):
-    """The jobs of a round, each made when it is handed out: its slot is free only then."""
-
-    def __init__(self, assignments: Sequence[Assignment], make: Callable[[int, Assignment], Update]) -> None:
-        self._assignments, self._make = assignments, make
-
-    def __len__(self) -> int:
-        return len(self._assignments)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._make(number, self._assignments[number])
+        return result, kept
 
 
 class WorkersEngine:
@@ -168,45 +142,38 @@ class WorkersEngine:
     ) -> None:
         forms = probe(algorithm, initial)
         file = store.file
-        slots = range(SLOTS_PER_WORKER * num_workers)
-        self._task, self._store = task, store
+        self._task, self._store, self._num_slots = task, store, SLOTS_PER_WORKER * num_workers
+        slots = range(self._num_slots)
         self._setup = WorkerSetup(
             algorithm,
             task,
             initial.clone().share_memory_(),
             file,
-            SharedMessage.like(forms.download),
-            SharedMessage.like(task.buffers()),
-            [SharedMessage.like(forms.upload) for _ in slots],
-            [SharedMessage.like(forms.client) for _ in slots] if file is None else [],
+            SharedMessage(forms.download),
+            SharedMessage(task.buffers()),
+            [SharedMessage(forms.upload) for _ in slots],
+            [SharedMessage(forms.client) for _ in slots] if file is None else [],
         )
         self.pool = Pool(self._setup, num_workers=num_workers, start_method=start_method)
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments."""
         published = self._publish(download, buffers)
-        jobs = Updates(assignments, lambda number, assignment: self._update(number, assignment, published))
         costs = [self._task.cost(assignment) for assignment in assignments]
-        answers = self.pool.run(jobs, costs=costs, window=self._num_slots)
-        for number, (assignment, answer) in enumerate(zip(assignments, answers, strict=True)):
+        answers: Iterator[Answer] = self.pool.run(
+            lambda number: self._update(number, assignments[number], published), costs=costs, window=self._num_slots
+        )
+        for number, (assignment, (result, state)) in enumerate(zip(assignments, answers, strict=True)):
             slot = number % self._num_slots
-            if answer.state is not None:
-                state = self._setup.states[slot].copy(answer.state)
-                self._store.stage(assignment.round, assignment.client, state)
-            yield ClientResult(
-                assignment.client,
-                self._setup.uploads[slot].read(answer.upload),
-                answer.stats,
-                answer.first_visit,
-                answer.finite,
-                silent=not assignment.sends,
-            )
+            if state is not None:
+                self._store.stage(assignment.round, assignment.client, self._setup.states[slot].copy(state))
+            yield result._replace(upload=self._setup.uploads[slot].read(result.upload))
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples, whose parts the workers share."""
         published = self._publish(download, buffers)
-        jobs = [Evaluation(part, published) for part in range(self._task.num_parts)]
-        return combined(self.pool.run(jobs, costs=[1.0] * len(jobs), window=len(jobs)))
+        parts = self._task.num_parts
+        return combined(self.pool.run(lambda part: Evaluation(part, published), costs=[1.0] * parts, window=parts))
 
     def close(self) -> None:
         """End the workers."""
@@ -215,10 +182,6 @@ class WorkersEngine:
     def _publish(self, download: Any, buffers: Buffers) -> list[Any]:
         self._setup.buffers.write(buffers)
         return self._setup.download.write(download)
-
-    @property
-    def _num_slots(self) -> int:
-        return len(self._setup.uploads)
 
     def _update(self, number: int, assignment: Assignment, download: list[Any]) -> Update:
         slot = number % self._num_slots

@@ -21,7 +21,7 @@ from fedadmm.core.round import ServerCheckpoint, num_bytes
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData, hold_out, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
-from fedadmm.engine import Choice, choose
+from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
 from fedadmm.engine.probe import probe
 from fedadmm.engine.process import one_thread

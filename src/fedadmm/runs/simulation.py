@@ -16,7 +16,7 @@ from fedadmm.core.engine import Engine, StateTypes, Store, state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
-from fedadmm.engine import make_engine
+from fedadmm.engine.choice import make_engine
 from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of, options_from
 from fedadmm.runs.certificate import Certifier
