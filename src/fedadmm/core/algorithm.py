@@ -2,29 +2,18 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import Field, FrozenInstanceError, dataclass
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    cast,
-    dataclass_transform,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, cast, dataclass_transform
 
 from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
     import torch
 
-    Vector: TypeAlias = torch.Tensor  # [d], or [K, d] for a stack of K clients
+    Vector = torch.Tensor  # [d], or [K, d] for a stack of K clients
 else:
     Vector = Any  # algorithms can be listed without torch, whose import takes seconds
-Scalar: TypeAlias = Any  # a number, or [K, 1] for a stack of K clients
-Message: TypeAlias = tuple[Any, ...]  # a NamedTuple of vectors and scalars
+Scalar = Any  # a number, or [K, 1] for a stack of K clients
+Message = tuple[Any, ...]  # a NamedTuple of vectors and scalars
 Newcomer = Literal["initial", "current"]
 
 
@@ -72,17 +61,14 @@ class LocalProblem(Protocol):
     @property
     def first_visit(self) -> Scalar:
         """Whether no update of this client has counted yet; in a stack 1.0 or 0.0."""
-        ...
 
     @property
     def last_round(self) -> Scalar:
         """The round in which this client's last update counted, 0 if none did."""
-        ...
 
     @property
     def num_steps(self) -> Scalar:
         """The number of local steps that there is a budget for."""
-        ...
 
     @property
     def num_examples(self) -> Scalar: ...
@@ -93,11 +79,9 @@ class LocalProblem(Protocol):
         self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
     ) -> Solution:
         """Minimise f(w) + <dual, w> + rho/2 |w - centre|^2 inexactly, from `start`; inputs stay as they are."""
-        ...
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of f at w over all of the client's examples."""
-        ...
 
 
 class HasTheta(Protocol):
@@ -170,4 +154,4 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT, DownloadT]):
         return server.theta
 
 
-AnyAlgorithm: TypeAlias = Algorithm[Any, Any, Any, Any]
+AnyAlgorithm = Algorithm[Any, Any, Any, Any]

@@ -29,27 +29,21 @@ class Task(Protocol):
     @property
     def num_parts(self) -> int:
         """The number of parts in which the test examples are evaluated."""
-        ...
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> Problem:
         """Return a client's problem in a round, on a model with these buffers."""
-        ...
 
     def cost(self, assignment: Assignment) -> float:
         """Return how much work an assignment is, in any unit."""
-        ...
 
     def buffers(self) -> Buffers:
         """Return buffers of the model's form."""
-        ...
 
     def evaluate_part(self, part: int, theta: Vector, *, buffers: Buffers) -> Scores:
         """Return loss and metrics on a part of the test examples."""
-        ...
 
     def private(self) -> Task:
         """Return a task that shares nothing it writes to, for another process."""
-        ...
 
 
 class RoundTime(NamedTuple):
@@ -71,15 +65,12 @@ class Engine(Protocol):
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments, each as soon as it is there."""
-        ...
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples; nothing where there are none."""
-        ...
 
     def close(self) -> None:
         """End what was started."""
-        ...
 
 
 def num_cores() -> int:
@@ -107,15 +98,12 @@ class StatesOnDisk(Protocol):
 
     def own(self) -> StatesOnDisk:
         """Return the states as this process may use them."""
-        ...
 
     def get_version(self, client: int, round: int) -> Message:
         """Return the state that a client had after its visit in a round."""
-        ...
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Write a state ahead of its round's commit."""
-        ...
 
 
 class Store(Protocol):
@@ -128,24 +116,19 @@ class Store(Protocol):
     @property
     def float_type(self) -> torch.dtype | None:
         """What the float32 vectors of a state are kept as, None for what they are."""
-        ...
 
     @property
     def file(self) -> StatesOnDisk | None:
         """What worker processes may open for themselves; None where the states are in this process alone."""
-        ...
 
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""
-        ...
 
     def round_of(self, client: int) -> int | None:
         """Return the round in which a client's state was committed, None if it has none."""
-        ...
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Write a state ahead; it is dropped unless `round` is committed with this client."""
-        ...
 
     def commit(
         self,
@@ -159,28 +142,21 @@ class Store(Protocol):
 
         keep: the earlier rounds whose checkpoint is still needed.
         """
-        ...
 
     def drop(self, round: int, clients: Sequence[int]) -> None:
         """Forget states that were written ahead for a round that was committed without these clients."""
-        ...
 
     def checkpoint(self) -> ServerCheckpoint | None:
         """Return the checkpoint after the last committed round, None before the first."""
-        ...
 
     def older_checkpoints(self) -> dict[int, ServerCheckpoint]:
         """Return the checkpoint of the earlier rounds that was to be kept."""
-        ...
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records of the committed rounds."""
-        ...
 
     def __len__(self) -> int:
         """Return the number of clients with a state."""
-        ...
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the ids of the clients with a state, rising."""
-        ...

@@ -34,11 +34,9 @@ class SecondOrderProblem(LocalProblem, Protocol):
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Return the Hessian of f at w times v."""
-        ...
 
     def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
         """Return x with (H + rho I) x = v, for the Hessian H of f at w."""
-        ...
 
 
 class SecondOrder:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ class Devices:
     facts: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Participation(Protocol):
     """A rule that names the clients of a round, in rising order and without repetition."""
 
@@ -28,7 +29,6 @@ class Participation(Protocol):
 
     def check(self, num_clients: int) -> None:
         """Refuse a rule that cannot work for this many clients."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ def participation_from(rule: ParticipationRule) -> Participation:
     """Return the rule behind a fraction, a list of probabilities or a function."""
     if isinstance(rule, int | float):
         return Uniform(float(rule))
-    if isinstance(rule, Uniform | Independent | Chosen):
+    if isinstance(rule, Participation):
         return rule
     if callable(rule):
         return Chosen(rule)
     if isinstance(rule, str):
         raise InputError(f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function")
-    return Independent(tuple(float(p) for p in rule))  # type: ignore[union-attr]
+    return Independent(tuple(float(p) for p in rule))

@@ -228,7 +228,9 @@ class MeanInOrder:
         while self._partial and self._partial[-1][0] == height:
             message = _added(self._partial.pop()[1], message, alpha=weight if height == 0 else 1.0)
             height += 1
-        self._partial.append((height, message if height else _scaled(message, weight)))
+        if height == 0:
+            message = _rebuild(message, (field * weight for field in message))  # in memory of its own
+        self._partial.append((height, message))
 
     def mean(self) -> Message:
         """Return the mean of what was added."""
@@ -236,11 +238,6 @@ class MeanInOrder:
         for _, left in reversed(self._partial[:-1]):
             total = _rebuild(left, (a + b for a, b in zip(left, total, strict=True)))
         return _rebuild(total, (field / self.weight for field in total))
-
-
-def _scaled(message: M, weight: float) -> M:
-    """Return weight times a message, in memory of its own."""
-    return _rebuild(message, (field * weight for field in message))
 
 
 def _added(left: M, right: M, *, alpha: float) -> M:

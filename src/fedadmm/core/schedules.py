@@ -9,25 +9,35 @@ from fedadmm.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Constant:
+class _Numbers:
+    """The numbers of a schedule, each of them checked; a whole number counts rounds."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and (isinstance(value, bool) or not isinstance(value, Integral)):
+                raise InputError(f"{field.name}={value!r} counts rounds; use a whole number such as 20")
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InputError(f"{field.name}={value!r} is not a number; use one such as 0.1 or 2")
+
+    def values(self) -> tuple[float, ...]:
+        """Return the extreme values, for validation."""
+        return tuple(getattr(self, field.name) for field in fields(self) if field.type is float)
+
+
+@dataclass(frozen=True)
+class Constant(_Numbers):
     """The same value in every round."""
 
     value: float
-
-    def __post_init__(self) -> None:
-        _check_numbers(value=self.value)
 
     def at(self, round: int) -> float:
         """Return the value in a round, counted from 1."""
         return self.value
 
-    def values(self) -> tuple[float, ...]:
-        """Return the extreme values, for validation."""
-        return (self.value,)
-
 
 @dataclass(frozen=True)
-class Step:
+class Step(_Numbers):
     """One value before a round, another from that round on."""
 
     before: float
@@ -35,8 +45,7 @@ class Step:
     at_round: int
 
     def __post_init__(self) -> None:
-        _check_numbers(before=self.before, after=self.after)
-        _check_whole("at_round", self.at_round)
+        super().__post_init__()
         if self.at_round < 1:
             raise InputError(f"at_round={self.at_round} is not a round; use a whole number from 1 on, such as 20")
 
@@ -44,13 +53,9 @@ class Step:
         """Return the value in a round, counted from 1."""
         return self.before if round < self.at_round else self.after
 
-    def values(self) -> tuple[float, ...]:
-        """Return the extreme values, for validation."""
-        return (self.before, self.after)
-
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(_Numbers):
     """Half a cosine from `start` in round 1 to `end` in round `length`, and `end` from there on."""
 
     start: float
@@ -58,8 +63,7 @@ class Cosine:
     length: int
 
     def __post_init__(self) -> None:
-        _check_numbers(start=self.start, end=self.end)
-        _check_whole("length", self.length)
+        super().__post_init__()
         if self.length < 2:
             raise InputError(f"length={self.length} leaves a cosine schedule no room; use at least 2 rounds")
 
@@ -68,20 +72,16 @@ class Cosine:
         share = min(max(round - 1, 0) / (self.length - 1), 1.0)
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2
 
-    def values(self) -> tuple[float, ...]:
-        """Return the extreme values, for validation."""
-        return (self.start, self.end)
-
 
 @dataclass(frozen=True)
-class Power:
+class Power(_Numbers):
     """`start` in round 1, and `start` / round^`power` in each."""
 
     start: float
     power: float
 
     def __post_init__(self) -> None:
-        _check_numbers(start=self.start, power=self.power)
+        super().__post_init__()
         if not (math.isfinite(self.power) and self.power >= 0):
             raise InputError(f"power={self.power} is out of range; use a finite number of at least 0, such as 2")
 
@@ -140,14 +140,3 @@ def check_rate(name: str, rate: object, *, positive: bool) -> None:
         if not math.isfinite(value) or value < 0 or (positive and value == 0):
             bound = "greater than 0" if positive else "of at least 0"
             raise InputError(f"{name}={value} is out of range; use a finite number {bound}")
-
-
-def _check_numbers(**values: object) -> None:
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise InputError(f"{name}={value!r} is not a number; use one such as 0.1 or 2")
-
-
-def _check_whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"{name}={value!r} counts rounds; use a whole number such as 20")

@@ -13,16 +13,7 @@ from numbers import Integral
 from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, ValidationInfo, model_validator
 
 from fedadmm.core.errors import InputError, new_name
 from fedadmm.core.schedules import check_rate
@@ -35,7 +26,7 @@ DrawnValue = TypeVar("DrawnValue", covariant=True)
 class Settings(BaseModel):
     """A table of an experiment: frozen, with no keys but its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = {"frozen": True, "extra": "forbid", "arbitrary_types_allowed": True}
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -194,17 +185,19 @@ class Range:
 REMEDY = 'use a number from 1 on, a range such as "1..5"'
 
 
+def _read_number_or_range(value: Any, info: ValidationInfo) -> int | str:
+    return _number_or_range(str(info.field_name), value, remedy=REMEDY.replace(", a", " or a"))
+
+
+NumberOrRange = Annotated[int | str, BeforeValidator(_read_number_or_range)]
+
+
 class Stragglers(Settings):
     """A share of the clients, drawn anew in each round, that do what they can; the others do all of their epochs."""
 
     share: Probability
-    epochs: int | str  # a number, or a range such as "1..10"
-    others: int | str
-
-    @field_validator("epochs", "others", mode="before")
-    @classmethod
-    def _read(cls, value: Any, info: ValidationInfo) -> int | str:
-        return _number_or_range(str(info.field_name), value, remedy=REMEDY.replace(", a", " or a"))
+    epochs: NumberOrRange
+    others: NumberOrRange
 
     @property
     def low(self) -> int:
