@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from commands import fedadmm
 from fedadmm import cli
-from fedadmm.cli.commands import COMMANDS, load_command
+from fedadmm.cli import COMMANDS, load_command
 from fedadmm.config.plans import load_plan
 from fedadmm.runs.runner import run
 
@@ -172,7 +172,7 @@ def test_the_line_of_a_command_in_the_help_is_the_first_of_its_own(name):
 
 
 def test_every_file_of_a_command_is_a_command():
-    shared = {"__init__", "commands", "console", "options", "progress"}
+    shared = {"__init__", "arguments", "console", "options", "progress"}
     assert {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - shared == set(COMMANDS)
 
 

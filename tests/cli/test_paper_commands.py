@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from commands import fedadmm
 from fedadmm.cli import app
+from fedadmm.cli.arguments import columns_named
 from fedadmm.cli.list import _hours_text
-from fedadmm.cli.options import columns_named
 from fedadmm.cli.tune import _of_paper as tuned_in_paper
 from fedadmm.config.plans import preset_descriptions
 from fedadmm.core.errors import InputError

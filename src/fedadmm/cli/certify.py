@@ -9,8 +9,6 @@ from fedadmm.cli.console import say, show_facts
 from fedadmm.cli.options import DataDir
 from fedadmm.core.errors import InputError
 
-app = typer.Typer()
-
 RunsArgument = Annotated[
     list[Path],
     typer.Argument(
@@ -19,7 +17,6 @@ RunsArgument = Annotated[
 ]
 
 
-@app.command()
 def certify_command(runs: RunsArgument, data_dir: DataDir = None) -> None:
     """Compare a run's certificates with Theorem 1 of the paper: the measured mean of V with its bound.
 

@@ -1,15 +1,10 @@
 """The command that verifies a run folder."""
 
-import typer
-
 from fedadmm.cli.console import say, show_facts
 from fedadmm.cli.options import DataDir, RunArgument
 from fedadmm.core.errors import InputError
 
-app = typer.Typer()
 
-
-@app.command()
 def check_command(run: RunArgument, data_dir: DataDir = None) -> None:
     """Verify a run folder, every checksum of it, and print what it holds; exit code 2 if it is damaged.
 

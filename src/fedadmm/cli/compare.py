@@ -5,32 +5,19 @@ from pathlib import Path
 
 import typer
 
+from fedadmm.cli.arguments import experiments_of, plan_named
 from fedadmm.cli.console import out as console
 from fedadmm.cli.console import say
-from fedadmm.cli.options import (
-    Algorithms,
-    Changes,
-    DataDir,
-    LogTo,
-    Out,
-    PlanArgument,
-    Rounds,
-    Seed,
-    experiments_of,
-    plan_named,
-)
-from fedadmm.cli.progress import run_with_progress, tell_end
+from fedadmm.cli.options import Algorithms, Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed
+from fedadmm.cli.progress import Session, how_it_ended
 from fedadmm.cli.show import show_comparison
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.metrics import metric_named
 from fedadmm.report.runs import RunData, read_run
-from fedadmm.runs.listeners import Interruption
 from fedadmm.runs.records import EXIT_CODES
+from fedadmm.runs.sinks import sinks_from
 
-app = typer.Typer()
 
-
-@app.command()
 def compare_command(
     plan: PlanArgument,
     algorithms: Algorithms = None,
@@ -45,15 +32,13 @@ def compare_command(
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn
     """
-    from fedadmm.runs.sinks import sinks_from
-
     experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
-    sinks, interruption = sinks_from(log_to), Interruption()
+    session = Session(out, data_dir, sinks_from(log_to))
     runs = []
     for experiment in experiments:
-        ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
+        ended = session.run(experiment)
         if ended.status == "stopped":
-            tell_end(ended)
+            say(how_it_ended(ended))
             raise typer.Exit(EXIT_CODES[ended.status])
         runs.append(read_run(ended.folder.path).first(experiment.rounds))
     remark = plan_named(plan).remark.strip() if algorithms is None else ""

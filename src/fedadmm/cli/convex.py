@@ -8,10 +8,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fedadmm.cli.console import err, say, show_rows
 
-app = typer.Typer()
 
-
-@app.command()
 def convex_command(
     results: Annotated[Path, typer.Option(help="File of the results; what is there is not run again.")] = Path(
         "results/convex.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import numpy as np
 import typer
 
 from fedadmm.cli.console import say, show_table
+from fedadmm.cli.options import DataDir
 from fedadmm.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,12 +20,6 @@ app = typer.Typer(
     help="Get datasets, see which are there, and look at how a partition deals them to clients.", no_args_is_help=True
 )
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the data files, in torchvision's layout.", show_default="$FEDADMM_DATA, else the user's cache"
-    ),
-]
 _NUM_CLIENTS_DRAWN = 20
 _SHADES = "·▁▂▃▄▅▆▇█"
 
@@ -55,15 +51,12 @@ def list_command(data_dir: DataDir = None) -> None:
     folder = data_folder(data_dir)
     rows = [("digits", "[green]there", "scikit-learn", "nothing to do")]
     for name, source in SOURCES.items():
-        states = [state_of(file, folder=folder) for file in source.files]
-        where = str(Path(source.files[0].path).parent)
-        if set(states) == {"verified"}:
-            rows.append((name, "[green]there, verified", where, "nothing to do"))
-            continue
-        summary = ", ".join(
-            f"{states.count(state)} {state}" for state in ("missing", "damaged", "verified") if state in states
-        )
-        rows.append((name, f"[yellow]{summary}", where, f"fedadmm data fetch {name}"))
+        states = Counter(state_of(file, folder=folder) for file in source.files)
+        summary, remedy = "[green]there, verified", "nothing to do"
+        if set(states) != {"verified"}:
+            found = [f"{states[state]} {state}" for state in ("missing", "damaged", "verified") if states[state]]
+            summary, remedy = f"[yellow]{', '.join(found)}", f"fedadmm data fetch {name}"
+        rows.append((name, summary, str(Path(source.files[0].path).parent), remedy))
     show_table(f"Data in {folder}", ("dataset", "state", "where", "how to get it"), rows)
     say('qmnist names the writers of mnist: it makes partition "natural" possible.')
 

@@ -9,10 +9,7 @@ from fedadmm.cli.console import say
 from fedadmm.cli.options import DataDir, RunArgument
 from fedadmm.core.errors import InputError
 
-app = typer.Typer()
 
-
-@app.command()
 def export_command(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option(help="The file to write.", show_default=False)] = None,
@@ -35,11 +32,11 @@ def export_command(
 
     from fedadmm.runs.export import export
 
-    exported = export(run, client=client, personal=personal_model, data_dir=data_dir)
+    tensors, round = export(run, client=client, personal=personal_model, data_dir=data_dir)
     name = "model" if client is None else f"client_{client}{'_model' if personal_model else ''}"
     out = out if out is not None else Path(f"{run.name}-{name}.safetensors")
     try:
-        save_file(exported.tensors, out)
+        save_file(tensors, out)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error}; give another --out") from error
-    say(f"Wrote {', '.join(exported.tensors)} after round {exported.round}: {out}")
+    say(f"Wrote {', '.join(tensors)} after round {round}: {out}")

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import typer
-
 from fedadmm.algorithms import ALGORITHMS
+from fedadmm.cli.console import err, say, show_table
 from fedadmm.cli.console import out as console
-from fedadmm.cli.console import show_table
-from fedadmm.cli.options import Out, cost_estimate
+from fedadmm.cli.options import Out
 from fedadmm.cli.report import tell_left_out
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import preset_descriptions
@@ -17,10 +15,7 @@ from fedadmm.report.runs import RunData
 from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper import PAPER, Size
 
-app = typer.Typer()
 
-
-@app.command()
 def list_command(out: Out = Path("runs")) -> None:
     """List presets, algorithms, the paper's tables and figures with their cost, and the runs in a folder."""
     presets = preset_descriptions().items()
@@ -59,6 +54,11 @@ def _show_paper() -> None:
         caption="Runs and hours on this machine, at the paper's size and with --size small.\n"
         "Where hours are ?, `fedadmm reproduce --status` times some batches and estimates them.",
     )
+
+
+def cost_estimate() -> CostEstimate:
+    """Return what runs cost on this machine; it says so where that has to be measured."""
+    return CostEstimate(on_probe=lambda steps: say(f"Timing {steps} on this machine ...", to=err))
 
 
 def _cost(experiments: list[Experiment], num_seeds: int, estimate: CostEstimate) -> tuple[str, str]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fedadmm.cli.console import err, say
+from fedadmm.cli.console import err
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.metrics import metric_named
 from fedadmm.report.table import format_seconds
-from fedadmm.runs.listeners import Interruption, Listener
+from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
 from fedadmm.runs.records import Record
 
 if TYPE_CHECKING:
@@ -24,27 +25,34 @@ if TYPE_CHECKING:
     from fedadmm.runs.sinks import OpenSink
 
 
-def run_with_progress(
-    experiment: Experiment,
-    *,
-    out: Path,
-    data_dir: Path | None,
-    interruption: Interruption,
-    listeners: Sequence[Listener] = (),
-    sinks: Sequence[OpenSink] = (),
-    tell_refused: bool = True,
-    values: str = "",
-) -> Run:
-    """Run an experiment behind a progress bar with score, target and time left.
+@dataclass(frozen=True)
+class Session:
+    """What the runs of one command share: where they are, the tools that their records go to, and Ctrl-C."""
 
-    tell_refused: name each client whose update is refused. values: what tells it from others of its label.
-    """
-    from fedadmm.runs.runner import run  # imports torch
+    out: Path
+    data_dir: Path | None
+    sinks: Sequence[OpenSink] = ()
+    tell_refused: bool = True  # name each client whose update is refused
+    interruption: Interruption = field(default_factory=Interruption)
 
-    opened = [sink(experiment, out / experiment.folder_name) for sink in sinks]
-    bar = Bar(experiment, tell_refused=tell_refused, values=values)
-    with interruption.watched(), _log_shown():
-        return run(experiment, out=out, data_dir=data_dir, listeners=[*opened, bar, *listeners, interruption])
+    def run(self, experiment: Experiment, *, listeners: Sequence[Listener] = (), values: str = "") -> Run:
+        """Run an experiment behind a progress bar; `values` tell it from others of its label."""
+        from fedadmm.runs.runner import run  # imports torch
+
+        opened = [sink(experiment, self.out / experiment.folder_name) for sink in self.sinks]
+        bar = Bar(experiment, tell_refused=self.tell_refused, values=values)
+        listening = [*opened, bar, *listeners, self.interruption]
+        with self.interruption.watched(), _log_shown():
+            return run(experiment, out=self.out, data_dir=self.data_dir, listeners=listening)
+
+    def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Run | None:
+        """Get the data and run an experiment; return None if the time is up in the midst of a round."""
+        from fedadmm.data.fetch import ensure  # imports torch
+
+        ensure(experiment.data.name, data_dir=self.data_dir)
+        with suppress(OutOfTimeError), budget.enforced():
+            return self.run(experiment, listeners=[budget], values=values)
+        return None
 
 
 class Bar(Listener):
@@ -101,12 +109,8 @@ def _log_shown() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def tell_end(ended: Run) -> None:
-    """Print how a run ended, what it reached and where it is."""
-    say(_sentence(ended))
-
-
-def _sentence(ended: Run) -> str:
+def how_it_ended(ended: Run) -> str:
+    """Return how a run ended, what it reached and where it is."""
     experiment, done, folder = ended.experiment, len(ended.history), ended.folder.path
     metric = metric_named(experiment.metric)
     best = metric.best(metric.scores(ended.history))

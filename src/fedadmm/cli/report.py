@@ -1,9 +1,8 @@
 """The command that makes a report of runs."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,29 +11,18 @@ from fedadmm.core.errors import InputError
 from fedadmm.report.gather import by_setting, differences, gather_runs, setting_title
 from fedadmm.report.runs import RunData, Section
 
-app = typer.Typer()
 
-
-class Mixed(StrEnum):
-    """What becomes of runs that do not belong together."""
-
-    REFUSE = "refuse"
-    LEAVE_OUT = "leave-out"
-    SECTIONS = "sections"
-
-
-@app.command()
 def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the report is made.")] = Path("report"),
     title: Annotated[str, typer.Option(help="The heading of the report.")] = "Comparison",
     mixed: Annotated[
-        Mixed,
+        Literal["refuse", "leave-out", "sections"],
         typer.Option(
             help="Runs of different data or target: refuse them, leave out all but the most numerous, or give each "
             "setting a section of its own."
         ),
-    ] = Mixed.REFUSE,
+    ] = "refuse",
 ) -> None:
     """Make a report of runs: a page to look at, figures for print, tables in Markdown and LaTeX.
 
@@ -45,9 +33,9 @@ def report_command(
     gathered = gather_runs(runs)
     groups = by_setting(gathered.runs)
     left_out = list(gathered.left_out)
-    if len(groups) > 1 and mixed is not Mixed.SECTIONS:
+    if len(groups) > 1 and mixed != "sections":
         strangers = [f"{run.path} has {differences(run, groups[0][0])}" for group in groups[1:] for run in group]
-        if mixed is Mixed.REFUSE:
+        if mixed == "refuse":
             raise InputError(
                 "these runs do not belong with the others; add --mixed leave-out to go on without them, or "
                 "--mixed sections to give each setting a section:\n" + "\n".join(strangers)

@@ -6,36 +6,22 @@ from typing import Annotated
 
 import typer
 
+from fedadmm.cli.arguments import budget_of, check_seeds, columns_named, refuse, rows_named
 from fedadmm.cli.console import say, show_rows, show_table
-from fedadmm.cli.options import (
-    BudgetOption,
-    Columns,
-    DataDir,
-    SizeOption,
-    VariantOption,
-    budget_of,
-    check_seeds,
-    columns_named,
-    cost_estimate,
-    preset_named,
-    refuse,
-    rows_named,
-)
-from fedadmm.cli.progress import run_with_progress
+from fedadmm.cli.list import cost_estimate
+from fedadmm.cli.options import Budget, Columns, DataDir, Size, Variant
+from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.errors import InputError
-from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
+from fedadmm.core.errors import InputError, near_names
+from fedadmm.runs.listeners import Listener, TimeBudget
 from fedadmm.studies.campaign import Job, Places, jobs_of, paper_report, play
 from fedadmm.studies.cost_estimate import CostEstimate
-from fedadmm.studies.paper import PAPER, Size, Study
+from fedadmm.studies.paper import PAPER, Study
 from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
 from fedadmm.studies.ratios import arrivals_file, keep_ratios, overall, ratio_rows, read_arrivals
 
-app = typer.Typer()
 
-
-@app.command()
 def reproduce_command(
     preset: Annotated[
         str | None, typer.Argument(help="A table or figure of the paper, such as table3 (see: fedadmm list).")
@@ -45,9 +31,9 @@ def reproduce_command(
     seeds: Annotated[
         int | None, typer.Option(help="Number of seeds.", show_default="the paper's five; fewer when small")
     ] = None,
-    budget: BudgetOption = None,
-    size: SizeOption = "paper",
-    variant: VariantOption = "printed",
+    budget: Budget = None,
+    size: Size = "paper",
+    variant: Variant = "printed",
     status: Annotated[bool, typer.Option("--status", help="Only tell what is done and what is left.")] = False,
     report: Annotated[Path | None, typer.Option(help="Make a report of what is done in this folder.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs in the making.")] = Path("runs"),
@@ -61,63 +47,49 @@ def reproduce_command(
     Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
     """
     time_left = budget_of(budget)
-    if seeds is not None:
-        check_seeds(seeds)
+    check_seeds(seeds)
     for folder in (out, results):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file, not a folder; give another")
-    places, costs = Places(out, results), cost_estimate()
-    found = read_tuned(out)
-    chosen = list(PAPER.values()) if preset is None else [preset_named(preset)]
+    places, costs, found = Places(out, results), cost_estimate(), read_tuned(out)
+    if preset is not None and preset not in PAPER:
+        raise InputError(f"there is no table or figure {preset!r}; {near_names(preset, PAPER)}")
+    chosen = list(PAPER.values()) if preset is None else [PAPER[preset]]
+    study = chosen[0]
     if preset is None:
         if not status:
             raise InputError(f"no preset was named; use one of {', '.join(PAPER)}, or --status")
-        refuse("--status", "is of all presets", {"--columns": columns, "--algorithms": algorithms})
-    elif (table := chosen[0].table) is not None:
-        given = {
-            "--columns": columns,
-            "--algorithms": algorithms,
-            "--seeds": seeds,
-            "--budget": budget,
-            "--size": size != "paper",
-            "--variant": variant != "printed",
-            "--status": status,
-            "--report": report,
-        }
-        refuse(preset, "is worked out, not run", given)
-        show_rows(table(), title=chosen[0].title)
+        refuse("--status", "is of all presets", "--columns", "--algorithms")
+    elif study.table is not None:
+        given = ("--columns", "--algorithms", "--seeds", "--budget", "--size", "--variant", "--status", "--report")
+        refuse(preset, "is worked out, not run", *given)
+        show_rows(study.table(), title=study.title)
         return
-    by_preset = {
-        one: _rows(
-            jobs_of(
-                one,
-                places=places,
-                found=found,
-                size=size,
-                columns=columns_named(columns),
-                num_seeds=seeds,
-                released=variant == "released",
-            ),
-            algorithms,
-        )
-        for one in chosen
-    }
+
+    def wanted_jobs(study: Study) -> list[Job]:
+        wanted, released = columns_named(columns), variant == "released"
+        jobs = jobs_of(study, places=places, found=found, size=size, columns=wanted, num_seeds=seeds, released=released)
+        rows = rows_named(algorithms, known=(job.experiment.label for job in jobs))
+        return [job for job in jobs if job.experiment.label in rows]
+
+    by_study = {study: wanted_jobs(study) for study in chosen}
     if status:
-        _print_status(by_preset, costs, size=size, results=results)
+        _print_status(by_study, costs, size=size, results=results)
         return
-    jobs = by_preset[chosen[0]]
-    _tell_values(jobs, found, preset=chosen[0].name, size=size, variant=variant, out=out)
-    interruption = Interruption()
-    done = _run_missing(
-        jobs, places=places, costs=costs, budget=time_left, data_dir=data_dir, interruption=interruption
-    )
-    if chosen[0].chosen and done:
-        _print_ratios(chosen[0], jobs, results=results)
-    if report is not None and done:
-        _write_report(chosen[0], jobs, results=results, out=report)
+    jobs = by_study[study]
+    _tell_values(jobs, found, preset=study.name, size=size, variant=variant, out=out)
+    session = Session(out, data_dir)
+    done = _run_missing(jobs, session=session, places=places, costs=costs, budget=time_left)
+    if done and study.chosen:
+        _print_ratios(study, jobs, results=results)
+    if done and report is not None:
+        from fedadmm.report.writing import write_report  # imports matplotlib
+
+        page = write_report(paper_report(study, jobs, results=results), report, title=study.title)
+        say(f"Report: {page}")
     elif report is not None:
         say("There is no report: it is made of finished runs.")
-    if interruption.asked:
+    if session.interruption.asked:
         raise typer.Exit(130)
 
 
@@ -149,28 +121,15 @@ def _status_rows(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Iter
 
 
 def _run_missing(
-    jobs: Sequence[Job],
-    *,
-    places: Places,
-    costs: CostEstimate,
-    budget: TimeBudget,
-    data_dir: Path | None,
-    interruption: Interruption,
+    jobs: Sequence[Job], *, session: Session, places: Places, costs: CostEstimate, budget: TimeBudget
 ) -> int:
     """Run what the time allows, say how far that came, and return how many runs are done in all."""
     begun = []
 
     def run(experiment: Experiment, listener: Listener) -> bool:
-        from fedadmm.data.fetch import ensure  # imports torch
-
-        ensure(experiment.data.name, data_dir=data_dir)
         begun.append(experiment)
-        try:
-            with budget.enforced():
-                ended = run_with_progress(
-                    experiment, out=places.runs, data_dir=data_dir, interruption=interruption, listeners=[listener]
-                )
-        except OutOfTimeError:
+        ended = session.run_in_time(experiment, budget)
+        if ended is None:
             return False
         costs.learn(experiment, ended.history)
         return ended.status != "stopped"
@@ -197,18 +156,6 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
     )
     for method, ratio in overall(found, aside=preset.aside).items():
         say(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
-
-
-def _write_report(preset: Study, jobs: Iterable[Job], *, results: Path, out: Path) -> None:
-    from fedadmm.report.writing import write_report  # imports matplotlib
-
-    page = write_report(paper_report(preset, jobs, results=results), out, title=preset.title)
-    say(f"Report: {page}")
-
-
-def _rows(jobs: list[Job], algorithms: str | None) -> list[Job]:
-    wanted = rows_named(algorithms, known=(job.experiment.label for job in jobs))
-    return [job for job in jobs if job.experiment.label in wanted]
 
 
 def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, variant: str, out: Path) -> None:

@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed, experiment_of
-from fedadmm.cli.progress import run_with_progress, tell_end
-from fedadmm.runs.listeners import Interruption
+from fedadmm.cli.arguments import experiment_of
+from fedadmm.cli.console import say
+from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed
+from fedadmm.cli.progress import Session, how_it_ended
 from fedadmm.runs.records import EXIT_CODES
+from fedadmm.runs.sinks import sinks_from
 
-app = typer.Typer()
 
-
-@app.command()
 def run_command(
     plan: PlanArgument,
     changes: Changes = None,
@@ -28,10 +27,7 @@ def run_command(
 
     Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
     """
-    from fedadmm.runs.sinks import sinks_from
-
     experiment = experiment_of(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
-    sinks, interruption = sinks_from(log_to), Interruption()
-    ended = run_with_progress(experiment, out=out, data_dir=data_dir, interruption=interruption, sinks=sinks)
-    tell_end(ended)
+    ended = Session(out, data_dir, sinks_from(log_to)).run(experiment)
+    say(how_it_ended(ended))
     raise typer.Exit(EXIT_CODES[ended.status])

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import typer
 from rich.markup import escape
 
 from fedadmm.cli.console import say, show_table
@@ -10,10 +9,7 @@ from fedadmm.cli.options import RunArgument
 from fedadmm.report.runs import RunData, read_run
 from fedadmm.report.table import TEXT_COLUMNS, comparison_rows
 
-app = typer.Typer()
 
-
-@app.command()
 def show_command(run: RunArgument) -> None:
     """Show a run: its experiment, its rounds in short, what it reached."""
     shown = read_run(run)

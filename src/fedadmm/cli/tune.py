@@ -2,45 +2,25 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fedadmm.cli.arguments import budget_of, check_seeds, columns_named, experiments_of, refuse, rows_named
 from fedadmm.cli.console import say, show_table
-from fedadmm.cli.options import (
-    Algorithms,
-    BudgetOption,
-    Changes,
-    Columns,
-    DataDir,
-    Out,
-    PlanArgument,
-    SizeOption,
-    VariantOption,
-    budget_of,
-    check_seeds,
-    columns_named,
-    experiments_of,
-    refuse,
-    rows_named,
-)
-from fedadmm.cli.progress import run_with_progress
+from fedadmm.cli.options import Algorithms, Budget, Changes, Columns, DataDir, Out, PlanArgument, Size, Variant
+from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.folder import TUNING
-from fedadmm.runs.listeners import Interruption, OutOfTimeError
 from fedadmm.runs.records import Record
 from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
-from fedadmm.studies.paper import PAPER, Size
+from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.released import as_released
 from fedadmm.studies.paper.tuned import read_tuned, write_tuned
 
-app = typer.Typer()
 
-
-@app.command()
 def tune_command(
     plan: PlanArgument,
     algorithms: Algorithms = None,
@@ -51,9 +31,9 @@ def tune_command(
     ] = None,
     changes: Changes = None,
     columns: Columns = None,
-    size: SizeOption = "paper",
-    variant: VariantOption = "printed",
-    budget: BudgetOption = None,
+    size: Size = "paper",
+    variant: Variant = "printed",
+    budget: Budget = None,
     out: Out = Path("runs"),
     data_dir: DataDir = None,
 ) -> None:
@@ -72,32 +52,19 @@ def tune_command(
         raise InputError(f"rounds={rounds} is out of range; use a whole number from 2 on")
     released = variant == "released"
     if plan in PAPER:
-        refuse(plan, "is fixed by the paper", {"--set": changes})
+        refuse(plan, "is fixed by the paper", "--set")
         experiments = _of_paper(plan, algorithms, columns=columns, size=size, released=released)
     else:
-        options = {"--columns": columns, "--size": size != "paper", "--variant": released}
-        refuse(plan, "is not a preset of the paper", options)
+        refuse(plan, "is not a preset of the paper", "--columns", "--size", "--variant")
         experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
     time_left = budget_of(budget)
-    interruption = Interruption()
+    session = Session(out / TUNING, data_dir, tell_refused=False)
 
     def run(experiment: Experiment) -> tuple[list[Record], bool]:
-        from fedadmm.data.fetch import ensure  # imports torch
-
-        ensure(experiment.data.name, data_dir=data_dir)
-        with suppress(OutOfTimeError), time_left.enforced():
-            ended = run_with_progress(
-                experiment,
-                out=out / TUNING,
-                data_dir=data_dir,
-                interruption=interruption,
-                tell_refused=False,
-                values=_values_text(_values_in(experiment)),
-                listeners=[time_left],
-            )
-            if ended.status != "stopped":
-                return ended.history, ended.status == "diverged"
-        reason, code = ("Stopped", 130) if interruption.asked else ("The time is up", 0)
+        ended = session.run_in_time(experiment, time_left, values=_values_text(_values_in(experiment)))
+        if ended is not None and ended.status != "stopped":
+            return ended.history, ended.status == "diverged"
+        reason, code = ("Stopped", 130) if session.interruption.asked else ("The time is up", 0)
         say(f"{reason}; the same command goes on from here")
         raise typer.Exit(code)
 

@@ -231,16 +231,12 @@ def _made(settings: DataSettings, *, seed: int) -> PartitionedData | GeneratedDa
 
 
 def _loss(name: str) -> Loss:
-    found: Loss
     if ":" in name:
-        found = import_named(name, what="loss")
-    elif name == "least_squares":
-        found = least_squares
-    elif hasattr(functional, name):
-        found = getattr(functional, name)
-    else:
+        found: Loss = import_named(name, what="loss")
+        return found
+    if name != "least_squares" and not hasattr(functional, name):
         raise InputError(
             f"loss={name!r} is unknown; use least_squares, a function of torch.nn.functional or "
             '"package.module:function"'
         )
-    return found
+    return least_squares if name == "least_squares" else getattr(functional, name)

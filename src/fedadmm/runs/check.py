@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,8 +35,7 @@ class Finding(NamedTuple):
     text: str = ""
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(NamedTuple):
     """What a run folder holds, and what is wrong with it."""
 
     facts: dict[str, str]
@@ -45,10 +44,8 @@ class CheckResult:
 
 def check_run(path: Path, *, data_dir: Path | None = None) -> CheckResult:
     """Verify a run folder in a process of its own."""
-    where = [] if data_dir is None else [str(data_dir)]
-    reader = subprocess.run(
-        [sys.executable, "-m", "fedadmm.runs.check", str(path), *where], capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "fedadmm.runs.check", str(path), *([] if data_dir is None else [str(data_dir)])]
+    reader = subprocess.run(command, capture_output=True, text=True)
     findings = [Finding(*json.loads(line)) for line in reader.stdout.splitlines()]
     problems = [finding.text for finding in findings if finding.kind == "problem"]
     if not findings or findings[-1].kind != "end":
@@ -78,8 +75,8 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
 
 
 def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> Iterator[Finding]:
-    store = DiskStore(folder.state, types=state_types(experiment.algorithm), identity=None, readonly=True)
-    try:
+    types = state_types(experiment.algorithm)
+    with closing(DiskStore(folder.state, types=types, identity=None, readonly=True)) as store:
         checkpoint, records = store.checkpoint(), store.records()
         size = (folder.state / "data.mdb").stat().st_size
         yield Finding("fact", "format", store.about["format"])
@@ -92,8 +89,6 @@ def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> 
         yield from _index(store, records)
         yield from _states(store, experiment, checkpoint, data_dir)
         yield from _files(folder, records, checkpoint, experiment.algorithm)
-    finally:
-        store.close()
 
 
 def _index(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]:

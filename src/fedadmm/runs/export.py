@@ -1,6 +1,7 @@
 """Trained models: the file in a run folder, and what can be taken out of the folder: that, or a client's state."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +32,6 @@ class StoredModel(NamedTuple):
         tensors = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
         return cls(round, tensors, [name for name, p in module.named_parameters() if p.requires_grad])
 
-    def to_bytes(self) -> bytes:
-        """Return the file's content; the metadata is one key, as safetensors does not keep an order of several."""
-        facts = {"round": self.round, "parameters": self.parameters}
-        content: bytes = save(self.tensors, metadata={"fedadmm": json.dumps(facts)})
-        return content
-
     @property
     def theta(self) -> torch.Tensor:
         """The trainable parameters as one vector."""
@@ -58,32 +53,30 @@ def read_model(folder: RunFolder) -> StoredModel | None:
 
 def write_model(folder: RunFolder, module: nn.Module, *, round: int, name: str = "model.safetensors") -> None:
     """Write a network to a file, whole or not at all, unless it is there already."""
-    folder.write(name, StoredModel.of(module, round=round).to_bytes())
+    model = StoredModel.of(module, round=round)
+    # The metadata is one key, because safetensors does not keep an order of several.
+    facts = json.dumps({"round": round, "parameters": model.parameters})
+    folder.write(name, save(model.tensors, metadata={"fedadmm": facts}))
 
 
-class Exported(NamedTuple):
-    """Tensors by their names, as they were after a round."""
+def export(
+    run: Path, *, client: int | None, personal: bool, data_dir: Path | None
+) -> tuple[dict[str, torch.Tensor], int]:
+    """Return tensors by their names and the round after which they were so.
 
-    tensors: dict[str, torch.Tensor]
-    round: int
-
-
-def export(run: Path, *, client: int | None, personal: bool, data_dir: Path | None) -> Exported:
-    """Return the model of a run, or the state of a client, or its personal model under the model's names."""
+    They are the model of a run, or the state of a client, or its personal model under the model's names.
+    """
     folder = RunFolder(run)
     with folder.at_rest():
         algorithm = folder.read_experiment().algorithm
-        store = DiskStore(folder.state, types=state_types(algorithm), identity=None, readonly=True)
-        try:
+        with closing(DiskStore(folder.state, types=state_types(algorithm), identity=None, readonly=True)) as store:
             model = _newest_model(folder, store, data_dir)
             tensors = model.tensors
             if personal:
                 tensors = _personal_model(store, client, model, algorithm)
             elif client is not None:
                 tensors = _client_tensors(store, client, model)
-        finally:
-            store.close()
-    return Exported(tensors, model.round)
+    return tensors, model.round
 
 
 def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) -> StoredModel:

@@ -30,16 +30,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def state(self) -> Path:
-        """The folder of the store."""
-        return self.path / "state"
-
-    @property
-    def model(self) -> Path:
-        """The file of the trained model."""
-        return self.path / "model.safetensors"
+        self.state = path / "state"  # the folder of the store
+        self.model = path / "model.safetensors"
 
     @contextmanager
     def lock(self, *, remedy: str = "wait for it, or give another --out") -> Iterator[None]:

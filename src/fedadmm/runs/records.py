@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -82,26 +82,22 @@ class Record:
         took: RoundTime | None = None,
     ) -> Record:
         """Return the record of a round from what happened and what the evaluation gave."""
-        values = scores | summary.achieved
-        numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        client_loss = summary.client_loss
+        happened = summary._asdict()
+        numbers = _finite(scores | happened.pop("achieved"))
         return cls(
             round=round,
             accuracy=numbers.pop("accuracy", None),
             loss=numbers.pop("loss", None),
-            client_loss=client_loss if client_loss is not None and math.isfinite(client_loss) else None,
-            clients=summary.clients,
-            refused=summary.refused,
-            steps=summary.steps,
-            gradient_evaluations=summary.gradient_evaluations,
-            bytes_up=summary.bytes_up,
-            bytes_down=summary.bytes_down,
+            **happened | _finite({"client_loss": summary.client_loss}),
+            **({} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}),
             seconds=seconds,
             lost=lost,
-            silent=summary.silent,
-            **({} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}),
             metrics=numbers,
         )
+
+
+def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {key: None if value is None or not math.isfinite(value) else value for key, value in numbers.items()}
 
 
 NUMBER_KEYS = {key for key in Record.__dataclass_fields__ if key not in (*CLIENT_KEYS, "metrics")}

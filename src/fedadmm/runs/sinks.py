@@ -123,7 +123,7 @@ class MlflowSink(Sink):
         where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
         try:
             self._client = MlflowClient(tracking_uri=where)
-            self._run = self._find(experiment.name, folder.name) or self._begin(experiment, folder.name)
+            self._run = self._find_or_begin(experiment, folder.name)
             self._there = {metric.step for metric in self._client.get_metric_history(self._run, "seconds")}
         except MlflowException as error:
             raise InputError(f"MLflow cannot write to {where}: {error}; fix MLFLOW_TRACKING_URI") from error
@@ -143,18 +143,13 @@ class MlflowSink(Sink):
         """Say that nobody writes any more."""
         self._client.set_terminated(self._run)
 
-    def _find(self, experiment: str, name: str) -> str | None:
-        known = self._client.get_experiment_by_name(experiment)
-        if known is None:
-            return None
-        found = self._client.search_runs([known.experiment_id], f"attributes.run_name = '{name}'")
-        return str(found[0].info.run_id) if found else None
-
-    def _begin(self, experiment: Experiment, name: str) -> str:
+    def _find_or_begin(self, experiment: Experiment, name: str) -> str:
         from mlflow.entities import Param
 
         known = self._client.get_experiment_by_name(experiment.name)
         number = self._client.create_experiment(experiment.name) if known is None else known.experiment_id
+        if found := self._client.search_runs([number], f"attributes.run_name = '{name}'"):
+            return str(found[0].info.run_id)
         run = str(self._client.create_run(number, run_name=name).info.run_id)
         settings = dotted(experiment.to_table()).items()
         self._client.log_batch(run, params=[Param(key, str(value)) for key, value in settings])

@@ -1,0 +1,89 @@
+"""What the arguments of a command mean: experiments, rows and columns of the paper, a budget of time."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
+from fedadmm.core.errors import InputError
+from fedadmm.core.optional import NeedsEveryClient, trait
+from fedadmm.runs.listeners import TimeBudget
+
+
+def experiments_of(
+    plan: str, algorithms: str | None, *, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> list[Experiment]:
+    """Return the experiments of a plan's variants, or of the algorithms that were named."""
+    known = plan_named(plan).variants or [n for n, kind in ALGORITHMS.items() if not trait(kind(), NeedsEveryClient)]
+    names = names_in(algorithms) if algorithms else known
+    return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
+
+
+def experiment_of(
+    plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
+) -> Experiment:
+    """Return the experiment of a plan, or of a variant of it, with the changes of the command line."""
+    table = parse_changes(changes or [])
+    table |= {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    return plan_named(plan).experiment(variant, changes=table)
+
+
+def plan_named(name: str) -> Plan:
+    """Return the plan in a TOML file, or a preset's; a table of the paper is refused, because it is many runs."""
+    if name in preset_names() or Path(name).exists():
+        return load_plan(name)
+    from fedadmm.studies.paper import PAPER
+
+    if name in PAPER:
+        raise InputError(f"{name} is many runs; use `fedadmm reproduce {name}`")
+    return load_plan(name, elsewhere=PAPER)
+
+
+def names_in(text: str) -> list[str]:
+    """Return comma-separated names."""
+    return [name.strip() for name in text.split(",")]
+
+
+def columns_named(columns: str | None) -> list[str] | None:
+    """Return the columns of a preset that were asked for, None for all."""
+    return None if columns is None else names_in(columns)
+
+
+def refuse(what: str, reason: str, *options: str) -> None:
+    """Refuse options of this command that were given, and would change nothing."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        value, option = context.params.get(parameter.name or ""), parameter.opts[0]
+        if option in options and value and value != parameter.default:
+            raise InputError(f"{what} {reason}, so {option} means nothing here; leave it out")
+
+
+def check_seeds(seeds: int | None) -> None:
+    """Refuse a number of seeds that is none."""
+    if seeds is not None and seeds < 1:
+        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
+
+
+def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[str]:
+    """Return the rows of a preset that were asked for, all if none was."""
+    labels = list(dict.fromkeys(map(str, known)))
+    wanted = labels if algorithms is None else names_in(algorithms)
+    for name in wanted:
+        if name not in labels:
+            raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
+    return wanted
+
+
+def budget_of(text: str | None) -> TimeBudget:
+    """Return a budget that begins now, of a duration such as 2h, 90m, 1h30m or 45s; None: it has no end."""
+    if text is None:
+        return TimeBudget(None)
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
+    if not any((hours, minutes, seconds)):
+        raise InputError(f"budget={text!r} is not a duration; write 2h, 90m, 1h30m or 45s")
+    return TimeBudget(hours * 3600 + minutes * 60 + seconds)
