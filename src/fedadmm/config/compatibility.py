@@ -1,39 +1,76 @@
-"""What a method, an engine and a clock ask of the run that they are used in."""
+"""What a federation is made of, and what a method, an engine and a clock ask of the rest."""
 
-from fedadmm.config.experiment import CertificateSettings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedadmm.config.experiment import CertificateSettings, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm
-from fedadmm.core.engine import state_types
+from fedadmm.core.engine import EngineName, state_types
 from fedadmm.core.errors import InputError
+from fedadmm.core.metrics import MetricName
 from fedadmm.core.optional import NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
-from fedadmm.core.participation import Devices, Independent, Participation, Uniform
+from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Uniform
+from fedadmm.data.federated import FederatedData
 from fedadmm.network.settings import Clock, Faults
+from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
+from fedadmm.training.models import ModelFunction
 from fedadmm.training.task import LearningTask
 
 
-def check_rules(
-    algorithm: AnyAlgorithm,
-    *,
-    participation: Participation,
-    local: LocalTraining,
-    devices: Devices,
-    clock: Clock | None,
-    faults: Faults | None,
-    certificate: CertificateSettings | None,
-    engine: str,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a federation is made of: the keyword arguments of `Simulation`."""
+
+    model: str | nn.Module | ModelFunction
+    data: FederatedData
+    local: LocalTraining
+    participation: ParticipationRule
+    seed: int
+    weighting: Weighting = "equal"
+    loss: Loss = functional.cross_entropy
+    l2: float = 0.0
+    metrics: Mapping[str, Metric] | None = None  # beside the accuracy, which there is where targets are classes
+    metric: MetricName = "accuracy"
+    devices: Mapping[str, Sequence[float]] | None = None  # facts about the clients
+    device: str | torch.device = "cpu"
+    engine: EngineName = "workers"
+    workers: int | None = None
+    faults: Faults | None = None
+    certificate: CertificateSettings | None = None
+    clock: Clock | None = None
+
+
+def options_from(values: Mapping[str, Any]) -> Options:
+    """Return the options of these names and values, a table as the settings it stands for; refuse an unknown name."""
+    names = [field.name for field in fields(Options)]
+    for name in values:
+        if name not in names:
+            raise InputError(f"a simulation has no option {name!r}; it has {', '.join(names)}, open_store")
+    tables: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
+    given = {key: tables[key](**values[key]) for key in tables if isinstance(values.get(key), dict)}
+    return Options(**{**values, **given})
+
+
+def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Participation, devices: Devices) -> None:
     """Refuse rules that do not fit the clients, the method or the engine."""
+    clock, faults = options.clock, options.faults
     participation.check(devices.num_clients)
     check_everyone(algorithm, participation)
-    local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
+    options.local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
     if trait(algorithm, PlainSGDOnly):
-        local.check_plain(type(algorithm).__name__)
-    if faults is not None and engine == "ray":
+        options.local.check_plain(type(algorithm).__name__)
+    if faults is not None and options.engine == "ray":
         raise InputError('engine="ray" keeps no state from before a lost reply; use "workers" with faults')
     if clock is not None:
-        _check_clock(clock, algorithm, faults=faults, engine=engine)
-    if certificate is not None:
-        _check_certificate(certificate, algorithm, num_clients=devices.num_clients)
+        _check_clock(clock, algorithm, faults=faults, engine=options.engine)
+    if options.certificate is not None:
+        _check_certificate(options.certificate, algorithm, num_clients=devices.num_clients)
 
 
 def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> None:

@@ -1,24 +1,79 @@
-"""An experiment is a frozen value that says everything about a run; TOML in and out."""
+"""An experiment is a frozen value that says everything about a run, its algorithm included; TOML in and out."""
 
 import hashlib
 import json
 import tomllib
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, field_serializer, field_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
-from fedadmm.algorithms import FedADMM
-from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, hashed_table
-from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.algorithms import ALGORITHMS, FedADMM
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.engine import EngineName
-from fedadmm.core.errors import OLD_WORDS, InputError
+from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
 from fedadmm.core.metrics import MetricName, metric_named
+from fedadmm.core.schedules import rate_from, to_plain
 from fedadmm.core.settings import Count, NonNegative, Settings, count_or
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 
 Weighting = Literal["equal", "examples"]
+
+
+def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
+    """Return the algorithm that {name = "fedadmm", rho = 0.01, ...} describes."""
+    arguments = dict(table)
+    name = arguments.pop("name", None)
+    if isinstance(name, str) and ":" in name:
+        kind = import_named(name, what="algorithm")
+        if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+            raise InputError(f"{name} is not an algorithm; name a class derived from fedadmm.Algorithm")
+    elif name in ALGORITHMS:
+        kind = ALGORITHMS[name]
+    else:
+        known = f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}"
+        raise InputError(new_name(str(name), ALGORITHMS) or known)
+    if missing := getattr(kind, "__abstractmethods__", None):
+        raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has these methods")
+    defaults = {field.name: field.default for field in fields(kind)}
+    for key, value in arguments.items():
+        if key not in defaults:
+            known = f"unknown key {key!r}; {name} has {', '.join(defaults) or 'no keys but its name'}"
+            raise InputError(new_name(key, defaults) or known)
+        nested = isinstance(value, dict) and isinstance(defaults[key], Algorithm)
+        arguments[key] = algorithm_from_table(value) if nested else rate_from(key, value)
+    return kind(**arguments)
+
+
+def algorithm_to_table(algorithm: AnyAlgorithm) -> dict[str, Any]:
+    """Return the table that describes an algorithm."""
+    kind = type(algorithm)
+    names = [name for name, known in ALGORITHMS.items() if known is kind]
+    values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
+    plain = {key: algorithm_to_table(v) if isinstance(v, Algorithm) else to_plain(v) for key, v in values.items()}
+    return {"name": names[0] if names else f"{kind.__module__}:{kind.__qualname__}", **plain}
+
+
+def _hashed_table(table: dict[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's table with the words of 0.1.0 and no whole numbers: 1 and 1.0 are the same."""
+    return {OLD_WORDS["algorithm"].get(key, key): _hashed(value) for key, value in table.items()}
+
+
+def _hashed(value: Any) -> Any:
+    if isinstance(value, dict) and "name" in value:
+        return _hashed_table(value)
+    if isinstance(value, str):
+        return OLD_WORDS["algorithm"].get(value, value)
+    return float(value) if type(value) is int else value
+
+
+AlgorithmSettings = Annotated[
+    AnyAlgorithm,
+    BeforeValidator(lambda value: algorithm_from_table(value) if isinstance(value, dict) else value),
+    PlainSerializer(algorithm_to_table),
+]
 
 
 class ModelSettings(Settings):
@@ -84,7 +139,7 @@ class Experiment(Settings):
     device: str = "cpu"
     engine: EngineName = "workers"
     workers: Count | None = None  # processes; None: one per core
-    algorithm: AnyAlgorithm = FedADMM()
+    algorithm: AlgorithmSettings = FedADMM()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings(num_clients=100)
     local: LocalTraining = LocalTraining(epochs="1..5")
@@ -92,15 +147,6 @@ class Experiment(Settings):
     faults: Faults | None = None  # what goes wrong on the way, if anything
     certificate: CertificateSettings | None = None  # V^t and the Lagrangian in the record of a round
     clock: Clock | None = None  # how long things take, if that is simulated
-
-    @field_validator("algorithm", mode="before")
-    @classmethod
-    def _read_algorithm(cls, value: Any) -> Any:
-        return algorithm_from_table(value) if isinstance(value, dict) else value
-
-    @field_serializer("algorithm")
-    def _write_algorithm(self, value: AnyAlgorithm) -> dict[str, Any]:
-        return algorithm_to_table(value)
 
     @field_validator("target")
     @classmethod
@@ -141,7 +187,7 @@ class Experiment(Settings):
     def hash(self) -> str:
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
-        table["algorithm"] = hashed_table(table["algorithm"])
+        table["algorithm"] = _hashed_table(table["algorithm"])
         for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
             del table[key]
         table["local"] = {OLD_WORDS["local"].get(key, key): value for key, value in table["local"].items()}

@@ -8,7 +8,7 @@ from flwr.app import Context
 from pydantic import Field, field_validator
 
 from fedadmm.algorithms import FedADMM
-from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table
+from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait

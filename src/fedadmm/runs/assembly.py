@@ -1,22 +1,20 @@
 """The parts of a run, made from an experiment or from Python objects, and checked before anything is started."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.config.compatibility import check_model, check_rules
-from fedadmm.config.experiment import CertificateSettings, DataSettings, Experiment, Weighting
+from fedadmm.config.compatibility import Options, check_model, check_rules
+from fedadmm.config.experiment import DataSettings, Experiment, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import InputError, import_named
-from fedadmm.core.metrics import MetricName, metric_named
-from fedadmm.core.participation import Devices, ParticipationRule, participation_from
+from fedadmm.core.metrics import metric_named
+from fedadmm.core.participation import Devices, participation_from
 from fedadmm.core.round import ServerCheckpoint, num_bytes
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData, hold_out, in_float_type, two_classes
@@ -27,46 +25,12 @@ from fedadmm.engine.probe import probe
 from fedadmm.engine.process import one_thread
 from fedadmm.network.devices import simulated_devices
 from fedadmm.network.network import Network, make_network
-from fedadmm.network.settings import Clock, Faults
-from fedadmm.training.evaluation import Loss, Metric, accuracy, least_squares
-from fedadmm.training.local import LocalTraining
-from fedadmm.training.models import ModelFunction, initial_model
+from fedadmm.training.evaluation import Loss, accuracy, least_squares
+from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
 from fedadmm.training.task import LearningTask
 
 MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a federation is made of: the keyword arguments of `Simulation`."""
-
-    model: str | nn.Module | ModelFunction
-    data: FederatedData
-    local: LocalTraining
-    participation: ParticipationRule
-    seed: int
-    weighting: Weighting = "equal"
-    loss: Loss = functional.cross_entropy
-    l2: float = 0.0
-    metrics: Mapping[str, Metric] | None = None  # beside the accuracy, which there is where targets are classes
-    metric: MetricName = "accuracy"
-    devices: Mapping[str, Sequence[float]] | None = None  # facts about the clients
-    device: str | torch.device = "cpu"
-    engine: EngineName = "workers"
-    workers: int | None = None
-    faults: Faults | None = None
-    certificate: CertificateSettings | None = None
-    clock: Clock | None = None
-
-
-def options_from(values: Mapping[str, Any]) -> Options:
-    """Return the options of these names and values; refuse an unknown name."""
-    names = [field.name for field in fields(Options)]
-    for name in values:
-        if name not in names:
-            raise InputError(f"a simulation has no option {name!r}; it has {', '.join(names)}, open_store")
-    return Options(**values)
 
 
 class ClientWeights:
@@ -105,16 +69,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     participation = participation_from(options.participation)
     facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (options.devices or {}).items()}}
     devices = Devices(data.num_clients, facts)
-    check_rules(
-        algorithm,
-        participation=participation,
-        local=options.local,
-        devices=devices,
-        clock=clock,
-        faults=options.faults,
-        certificate=options.certificate,
-        engine=options.engine,
-    )
+    check_rules(algorithm, options, participation=participation, devices=devices)
     weights = ClientWeights(options.weighting, data)
     with one_thread():
         task = _task(options)

@@ -21,7 +21,6 @@ from fedadmm.core.round import Buffers
 from fedadmm.data.federated import FederatedData
 from fedadmm.engine.choice import settings_for
 from fedadmm.network.devices import digests_of
-from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
 from fedadmm.runs.export import write_model
@@ -33,8 +32,6 @@ from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
-
-TABLES: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ def simulate(
         local=local if local is not None else LocalTraining(),
         participation=participation,
         seed=seed,
-        **{key: _as_settings(key, value) for key, value in options.items()},
+        **options,
     )
     goal = Goal(len(simulation.history) + rounds, metric_named(options.get("metric")))
     listeners = [callback if isinstance(callback, Listener) else Callback(callback) for callback in callbacks]
@@ -193,11 +190,6 @@ def simulate(
             stacklevel=2,
         )
     return Result(simulation, goal)
-
-
-def _as_settings(key: str, value: Any) -> Any:
-    """Return the settings that a table stands for; other options are themselves."""
-    return TABLES[key](**value) if key in TABLES and isinstance(value, dict) else value
 
 
 def _check_arguments(algorithm: Any, data: Any, rounds: Any, local: Any, callbacks: Any) -> None:

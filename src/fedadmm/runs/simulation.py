@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from fedadmm.config.compatibility import options_from
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine, StateTypes, Store, state_types
@@ -18,7 +19,7 @@ from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.engine.choice import make_engine
 from fedadmm.engine.process import one_thread
-from fedadmm.runs.assembly import Federation, assemble, federation_of, options_from
+from fedadmm.runs.assembly import Federation, assemble, federation_of
 from fedadmm.runs.certificate import Certifier
 from fedadmm.runs.records import Record, has_diverged
 from fedadmm.state.memory import MemoryStore
@@ -51,8 +52,8 @@ class Simulation:
     def __init__(self, algorithm: AnyAlgorithm, *, open_store: OpenStore | None = None, **options: Any) -> None:
         """Assemble a federation, and begin, or go on where its store has ended.
 
-        options: those of `fedadmm.runs.assembly.Options`. open_store: called once nothing can be wrong with them; the
-            state is in memory without it.
+        options: those of `fedadmm.config.compatibility.Options`.
+        open_store: called once nothing can be wrong with the options; the state is in memory without it.
         """
         federation = assemble(algorithm, options_from(options))
         store = MemoryStore() if open_store is None else open_store(state_types(algorithm), federation.initial)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedadmm.algorithms import FedProx
-from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table
-from fedadmm.config.experiment import Experiment
+from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import ACCURACY, metric_named
 from fedadmm.runs.records import Record
