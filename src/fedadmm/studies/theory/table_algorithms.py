@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from fedadmm.algorithms import ALGORITHMS, FedADMM, FedPD
-from fedadmm.config.algorithm_table import algorithm_to_table
 from fedadmm.config.compatibility import check_everyone
+from fedadmm.config.experiment import algorithm_to_table
 from fedadmm.core.algorithm import AnyAlgorithm, Message
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
