@@ -9,15 +9,13 @@ from fedadmm.cli.console import say, show_facts
 from fedadmm.cli.options import DataDir
 from fedadmm.core.errors import InputError
 
-RunsArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN...", help="Run folders, such as runs/quadratic-fedadmm-0123456789.", show_default=False
-    ),
-]
 
-
-def certify_command(runs: RunsArgument, data_dir: DataDir = None) -> None:
+def certify_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/quadratic-fedadmm-0123456789.")
+    ],
+    data_dir: DataDir = None,
+) -> None:
     """Compare a run's certificates with Theorem 1 of the paper: the measured mean of V with its bound.
 
     The verdict names the conditions and constants too.

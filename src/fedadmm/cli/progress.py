@@ -127,19 +127,13 @@ def how_it_ended(ended: Run) -> str:
             f"Stopped after {done} of {experiment.rounds} rounds{reached}; the same command goes on from there. "
             f"{folder}"
         )
-    if _nobody_came(ended):
-        assert experiment.clock is not None
+    clock = experiment.clock
+    nobody_came = all(record.lost and not record.clients and not record.refused for record in ended.history)
+    if nobody_came and clock is not None and clock.deadline is not None and experiment.faults is None:
         return (
-            f"Learned nothing in {done} rounds: no client ever met clock.deadline={experiment.clock.deadline:g}; "
+            f"Learned nothing in {done} rounds: no client ever met clock.deadline={clock.deadline:g}; "
             f"raise it, or ask for fewer epochs. {folder}"
         )
     if ended.rounds_before == done:
         return f"All {done} rounds are there already{reached}: {folder}"
     return f"Finished {done} rounds{reached}: {folder}"
-
-
-def _nobody_came(ended: Run) -> bool:
-    """Return whether a deadline left every round of a run empty."""
-    clock, faults = ended.experiment.clock, ended.experiment.faults
-    has_deadline = clock is not None and clock.deadline is not None and faults is None
-    return has_deadline and all(r.lost and not r.clients and not r.refused for r in ended.history)

@@ -39,11 +39,6 @@ class Trial:
     accuracy: float  # mean over seeds and the last fifth of the rounds; 0 where a run diverged
     refused: int  # updates that were not finite, over all seeds
 
-    @property
-    def rank(self) -> tuple[float, float]:
-        """What orders the trials of one length, the best first."""
-        return (self.arrival, -self.accuracy)
-
 
 def grid(
     experiment: Experiment, *, rates: Sequence[float] = LEARNING_RATES, rhos: Sequence[float] = FEDPROX_RHOS
@@ -86,7 +81,8 @@ def search(
     left = list(candidates)
     dropped: list[Trial] = []
     for (_, length), survivors in zip(stages, [*(count for count, _ in stages[1:]), 1], strict=True):
-        trials = sorted((_trial(experiment, v, length, seeds, run) for v in left), key=lambda t: t.rank)
+        trials = [_trial(experiment, values, length, seeds, run) for values in left]
+        trials.sort(key=lambda trial: (trial.arrival, -trial.accuracy))
         left = [trial.values for trial in trials[:survivors]]
         dropped = trials[survivors:] + dropped
     return [trials[0], *dropped]
