@@ -8,7 +8,6 @@ result = fedadmm.simulate(fedadmm.FedDyn(), model="mlp", data=data, rounds=60)
 import re
 import sys
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ sys.meta_path.append(MovedModules())
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version  # imports email and zipfile
+
         return version("fedadmm")
     if name in _MODULE_OF:
         value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)

@@ -1,8 +1,10 @@
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fedadmm import InputError
 from fedadmm.cli import app
+from fedadmm.cli.console import say
 from run_folders import write_run
 
 
@@ -67,3 +69,8 @@ def test_a_damaged_folder_is_named_and_does_not_keep_the_list_from_the_others(tm
     result = CliRunner().invoke(app, ["list", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "runs:       none in " in result.stdout
+
+
+def test_a_sentence_is_printed_as_it_is(capsys):
+    say("Left out: runs/[bold] :fire: has another seed", to=Console())
+    assert capsys.readouterr().out == "Left out: runs/[bold] :fire: has another seed\n"

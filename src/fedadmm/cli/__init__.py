@@ -2,7 +2,6 @@
 
 import sys
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
 
 import click
@@ -74,6 +73,8 @@ def _version(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
 ) -> None:
     if show_version:
+        from importlib.metadata import version  # imports email and zipfile
+
         print(version("fedadmm"))
         raise typer.Exit
 

@@ -11,8 +11,8 @@ err = Console(stderr=True)
 
 
 def say(sentence: str, *, to: Console = out, style: str | None = None) -> None:
-    """Print a sentence as it is: lines are not folded, and brackets are not markup."""
-    to.print(sentence, style=style, soft_wrap=True, markup=False, highlight=False)
+    """Print a sentence as it is: lines are not folded, brackets are not markup, and :fire: is not a picture."""
+    to.print(sentence, style=style, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def show_table(

@@ -7,9 +7,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -80,16 +77,21 @@ def draw_label_counts(counts: np.ndarray, *, title: str) -> Figure:
 
 
 def save_figure(figure: Figure, *paths: Path) -> None:
-    """Write a figure, in the format of each path's ending, and let go of its memory."""
+    """Write a figure, in the format of each path's ending."""
+    dpi = 200 if figure.get_figwidth() < 10 else 130
+    # Laid out once: savefig would do it for each format, and draw all of it another time for that.
+    if (layout := figure.get_layout_engine()) is not None:
+        figure.set_dpi(dpi)
+        layout.execute(figure)
+        figure.set_layout_engine(None)
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=200 if figure.get_figwidth() < 10 else 130)
-    plt.close(figure)
+        figure.savefig(path, dpi=dpi)
 
 
 def _text_for(width: float) -> AbstractContextManager[None]:
     size = _points(width)
-    return plt.rc_context({"font.size": size, "axes.titlesize": size, "pdf.fonttype": 42})
+    return matplotlib.rc_context({"font.size": size, "axes.titlesize": size, "pdf.fonttype": 42})
 
 
 def _points(width: float) -> int:
@@ -105,9 +107,8 @@ def _panels(
     columns = max(1, int(72 * width / (0.62 * size * longest + 5 * size)))
     rows_of_legend = -(-len(legend) // columns)
     height = rows * panel_height + 0.021 * size * rows_of_legend + 0.3
-    figure, drawn = plt.subplots(
-        rows, across, figsize=(width, height), sharey=True, squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(width, height), layout="constrained")
+    drawn = figure.subplots(rows, across, sharey=True, squeeze=False)
     handles = [Line2D([], [], **_line(method)) for method in legend]
     names = [_plain(method.name) for method in legend]
     figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
-from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -205,5 +205,7 @@ def _file(name: str) -> str:
 
 def _plotly() -> str:
     """Return plotly's script, without an import of the package: it is all that a page needs of it."""
-    script = distribution("plotly").locate_file("plotly/package_data/plotly.min.js")
-    return Path(str(script)).read_text(encoding="utf-8")
+    package = find_spec("plotly")
+    assert package is not None
+    assert package.origin is not None
+    return (Path(package.origin).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
