@@ -100,7 +100,7 @@ class StatesOnDisk(Protocol):
         """Return the states as this process may use them."""
 
     def get_version(self, client: int, round: int) -> Message:
-        """Return the state that a client had after its visit in a round."""
+        """Return the state that a client had after its update in a round."""
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Write a state ahead of its round's commit."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Message, Turnout, Vector
 from fedadmm.core.optional import SkipsCommunication, trait
@@ -248,6 +248,4 @@ def _added(left: M, right: M, *, alpha: float) -> M:
 
 
 def _rebuild(like: M, fields: Iterator[Any]) -> M:
-    if type(like) is tuple:
-        return tuple(fields)  # type: ignore[return-value]
-    return type(like)(*fields)
+    return cast(M, tuple(fields)) if type(like) is tuple else type(like)(*fields)

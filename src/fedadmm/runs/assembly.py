@@ -160,14 +160,8 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
     dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
     if settings.validation is not None:
         dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
-    data = federate(
-        dataset,
-        num_clients=settings.num_clients,
-        partition=settings.partition,
-        shards_per_client=settings.shards_per_client,
-        alpha=settings.alpha,
-        seed=experiment.seed,
-    )
+    dealing = settings.model_dump(include={"num_clients", "partition", "shards_per_client", "alpha"})
+    data = federate(dataset, seed=experiment.seed, **dealing)
     if settings.positive is not None:
         data = two_classes(data, positive=settings.positive)
     return data if settings.float_type is None else in_float_type(data, getattr(torch, settings.float_type))
