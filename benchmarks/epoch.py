@@ -16,7 +16,7 @@ from fedadmm import LocalTraining
 from fedadmm.core.round import Assignment
 from fedadmm.engine.process import keep_freed_memory
 from fedadmm.training.evaluation import accuracy
-from fedadmm.training.models import build
+from fedadmm.training.models import initial_model
 from fedadmm.training.task import LearningTask
 
 
@@ -27,7 +27,7 @@ def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30) -> No
     print("workload    batch size    FedAvg [s]    FedADMM / FedAvg (median, quartiles)")
     for name in ("silo", "crowd"):
         workload = WORKLOADS[name]
-        module = build(workload.model, input_shape=(1, 28, 28), num_classes=10, seed=0)
+        module = initial_model(workload.model, inputs=torch.empty(1, 1, 28, 28), num_classes=10, seed=0)
         task = LearningTask(
             module,
             make_data(workload),

@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     from fedadmm.core.delivery import Request, settled
     from fedadmm.flower import FederationSettings, make_strategy
     from fedadmm.flower.strategy import AlgorithmStrategy
-    from fedadmm.state.node import NodeStore
+    from fedadmm.state.disk import NodeStore
 
 __all__ = ["Array", "ArrayRecord", "Message", "flowers"]  # for tests that need no more of flwr
 

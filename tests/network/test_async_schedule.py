@@ -10,8 +10,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment
 from fedadmm.network.asynchronous import AsyncSchedule
 from fedadmm.network.devices import SimulatedDevices
+from fedadmm.network.engines import Timing
 from fedadmm.network.settings import Asynchronous, Clock
-from fedadmm.network.timing import Timing
 
 
 def schedule(seconds, *, buffer, max_staleness=None, at_work=None, seed=0):

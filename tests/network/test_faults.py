@@ -5,7 +5,7 @@ import pytest
 from fedadmm.core.engine import RoundTime
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, ClientResult
-from fedadmm.network.faults import FaultyEngine, fate_of
+from fedadmm.network.engines import FaultyEngine, fate_of
 from fedadmm.network.settings import Faults
 
 ROUNDS, CLIENTS = 50, 40

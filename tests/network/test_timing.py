@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
 from fedadmm.network.devices import Hours, SimulatedDevices
+from fedadmm.network.engines import TimedEngine, Timing
 from fedadmm.network.settings import Availability, Clock
-from fedadmm.network.timing import TimedEngine, Timing
 
 # Three devices with 100 examples each; 1,000 bytes down and 500 up.
 #   client 0: 0.5 + 1000/1000 + 500/250 + 0.5 = 4 s for the messages, 100/50 = 2 s for an epoch

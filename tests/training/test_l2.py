@@ -10,7 +10,7 @@ from fedadmm.core.round import Assignment
 from fedadmm.data.federated import in_float_type, two_classes
 from fedadmm.data.generated import quadratic
 from fedadmm.training.evaluation import least_squares
-from fedadmm.training.models import build
+from fedadmm.training.models import initial_model
 from fedadmm.training.task import LearningTask
 from worlds import some_data
 
@@ -20,7 +20,7 @@ CLIENT = Assignment(1, 1, 2)
 
 def _task(*, l2=L2, **local):
     data = quadratic(num_clients=3, seed=0, dimension=4)
-    module = build("linear", input_shape=(4,), num_classes=0, seed=0, like=data.inputs)
+    module = initial_model("linear", inputs=data.inputs, seed=0)
     settings = LocalTraining(**{"epochs": 2, "batch_size": "full", "learning_rate": 0.1} | local)
     return LearningTask(module, data, local=settings, loss=least_squares, metrics={}, seed=0, l2=l2)
 

@@ -10,13 +10,13 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.errors import InputError
-from fedadmm.training.models import MODELS, build
+from fedadmm.training.models import MODELS, initial_model
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 
 def _build(model: Any, shape: tuple[int, ...] = GREY, *, seed: int = 0, **options: Any) -> nn.Module:
-    return build(model, input_shape=shape, num_classes=10, seed=seed, **options)
+    return initial_model(model, inputs=torch.zeros(1, *shape), num_classes=10, seed=seed, **options)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_every_network_is_counted_above() -> None:
 
 
 def test_a_linear_model_of_numbers_returns_one_for_each_example() -> None:
-    module = build("linear", input_shape=(4,), num_classes=0, seed=0, bias=False)
+    module = initial_model("linear", inputs=torch.zeros(1, 4), num_classes=0, seed=0, bias=False)
     assert sum(parameter.numel() for parameter in module.parameters()) == 4
     assert module(torch.zeros(1, 4)).shape == (1,)
     assert module(torch.zeros(3, 4)).shape == (3,)
 
 
 def test_logistic_regression_has_the_logistic_loss_and_two_classes() -> None:
-    module = build("logistic_regression", input_shape=(4,), num_classes=2, seed=0)
+    module = initial_model("logistic_regression", inputs=torch.zeros(1, 4), num_classes=2, seed=0)
     inputs, targets = torch.randn(5, 4), torch.tensor([0, 1, 1, 0, 1])
     score = module[1](inputs)[:, 0]
     by_torch = functional.binary_cross_entropy_with_logits(score, targets.float())

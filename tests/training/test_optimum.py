@@ -12,7 +12,7 @@ from fedadmm import InputError
 from fedadmm.data.federated import two_classes
 from fedadmm.data.generated import quadratic
 from fedadmm.training.evaluation import least_squares
-from fedadmm.training.models import build
+from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum, mean_objective, minimiser
 from worlds import some_data
 
@@ -26,9 +26,7 @@ def data():
 
 
 def _objective(model, data, *, loss=functional.cross_entropy, weights=None, **options):
-    module = build(
-        model, input_shape=tuple(data.inputs.shape[1:]), num_classes=data.num_classes, seed=0, like=data.inputs
-    )
+    module = initial_model(model, inputs=data.inputs, num_classes=data.num_classes, seed=0)
     return mean_objective(module, data, loss=loss, weights=weights, **options)
 
 

@@ -15,8 +15,7 @@ from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
 from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.records import Record
-from fedadmm.state.disk import DiskStore
-from fedadmm.state.node import REMEDY
+from fedadmm.state.disk import REMEDY, DiskStore
 
 STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"
 

@@ -76,7 +76,12 @@ class AlgorithmStrategy(Strategy):
         self.wire = WIRES[settings.wire](self.algorithm, model)
         assert aggregator is None or isinstance(self.wire, ModelWire), 'an aggregator takes models: wire="model"'
         self._devices = Devices(settings.num_clients)
-        self._planner = self._make_planner()
+        participation = Uniform(settings.fraction_train)
+        participation.check(settings.num_clients)
+        settings.local.check(settings.num_clients)
+        self._planner = Planner(
+            self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
+        )
         self._nodes = ClientNodes(
             federation=folder.federation,
             model=self.wire.description,
@@ -240,11 +245,3 @@ class AlgorithmStrategy(Strategy):
         if self._evaluation is None:
             return {}
         return self._evaluation(self.algorithm.model(checkpoint.server), checkpoint.buffers)
-
-    def _make_planner(self) -> Planner:
-        settings, participation = self.settings, Uniform(self.settings.fraction_train)
-        participation.check(settings.num_clients)
-        settings.local.check(settings.num_clients)
-        return Planner(
-            self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
-        )

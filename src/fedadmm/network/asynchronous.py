@@ -16,9 +16,8 @@ from fedadmm.core.optional import CorrectsLateNewcomers, trait
 from fedadmm.core.participation import Ids
 from fedadmm.core.round import Assignment, Buffers, ClientResult, never
 from fedadmm.core.seeds import stream
+from fedadmm.network.engines import EngineWrapper, Timing
 from fedadmm.network.settings import Asynchronous
-from fedadmm.network.timing import Timing
-from fedadmm.network.wrapper import EngineWrapper
 
 
 class ClientAtWork(NamedTuple):

@@ -175,28 +175,23 @@ def digests_of(clock: Clock | None) -> dict[str, str]:
 
 def read_devices(path: Path, *, num_clients: int) -> dict[str, list[float]]:
     """Return the quantities in a file that has a line for each client."""
-    columns, rows = _table(path, required=("client",), optional=QUANTITIES)
-    found: dict[int, list[float]] = {}
-    names = [name for name in columns if name != "client"]
-    for line, row in rows:
-        client = _client(path, line, row, num_clients)
+    found: dict[int, dict[str, float]] = {}
+    for line, client, values in _rows(path, num_clients, optional=QUANTITIES):
         if client in found:
             raise InputError(f"{path}, line {line}: client {client} is there twice; leave one line out")
-        found[client] = [_number(path, line, row, name, least=0.0) for name in names]
-        for name, value in zip(names, found[client], strict=True):
+        for name, value in values.items():
             if value == 0 and name != "latency":
                 raise InputError(f"{path}, line {line}: {name}=0 would take for ever; use a number above 0")
+        found[client] = values
     _check_complete(path, found, num_clients)
-    return {name: [found[client][n] for client in range(num_clients)] for n, name in enumerate(names)}
+    return {name: [found[client][name] for client in range(num_clients)] for name in found[0]}
 
 
 def read_hours(path: Path, *, num_clients: int, period: float) -> list[Hours]:
     """Return when each client is on, from a file with a line for each interval: client, from, until."""
-    _, rows = _table(path, required=("client", "from", "until"))
     found: dict[int, list[Interval]] = {}
-    for line, row in rows:
-        client = _client(path, line, row, num_clients)
-        since, until = (_number(path, line, row, name, least=0.0) for name in ("from", "until"))
+    for line, client, values in _rows(path, num_clients, required=("from", "until")):
+        since, until = values["from"], values["until"]
         if not since < until <= period:
             raise InputError(
                 f"{path}, line {line}: from {since:g} until {until:g} is not within the period 0..{period:g}; fix it"
@@ -216,42 +211,37 @@ def _in_order(path: Path, client: int, intervals: list[Interval]) -> tuple[Inter
     return tuple(ordered)
 
 
-def _table(
-    path: Path, *, required: Sequence[str], optional: Sequence[str] = ()
-) -> tuple[list[str], Iterator[tuple[int, Mapping[str, str]]]]:
-    """Return the columns of a file, and its rows with their line numbers."""
+def _rows(
+    path: Path, num_clients: int, *, required: Sequence[str] = (), optional: Sequence[str] = ()
+) -> Iterator[tuple[int, int, dict[str, float]]]:
+    """Yield the lines of a file: their numbers, their clients, and the other columns."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}; give a CSV file") from error
     reader = csv.DictReader(lines, skipinitialspace=True)
-    columns = [name.strip() for name in reader.fieldnames or ()]
-    reader.fieldnames = columns
-    for name in required:
+    reader.fieldnames = columns = [name.strip() for name in reader.fieldnames or ()]
+    known = ("client", *required, *optional)
+    for name in ("client", *required):
         if name not in columns:
-            raise InputError(
-                f"{path} has no column {name}; its first line names the columns, {', '.join((*required, *optional))}"
-            )
+            raise InputError(f"{path} has no column {name}; its first line names the columns, {', '.join(known)}")
     for name in columns:
-        if name not in (*required, *optional):
-            raise InputError(f"{path} has a column {name!r}; the columns are {', '.join((*required, *optional))}")
-    return columns, ((number, row) for number, row in enumerate(reader, start=2))
+        if name not in known:
+            raise InputError(f"{path} has a column {name!r}; the columns are {', '.join(known)}")
+    for line, row in enumerate(reader, start=2):
+        text = (row.pop("client") or "").strip()
+        if not text.isdigit() or int(text) >= num_clients:
+            raise InputError(f"{path}, line {line}: client={text!r} is not an id; they run from 0 to {num_clients - 1}")
+        yield line, int(text), {name: _number(path, line, name, row[name]) for name in columns if name != "client"}
 
 
-def _client(path: Path, line: int, row: Mapping[str, str], num_clients: int) -> int:
-    text = (row["client"] or "").strip()
-    if not text.isdigit() or int(text) >= num_clients:
-        raise InputError(f"{path}, line {line}: client={text!r} is not an id; they run from 0 to {num_clients - 1}")
-    return int(text)
-
-
-def _number(path: Path, line: int, row: Mapping[str, str], name: str, *, least: float) -> float:
+def _number(path: Path, line: int, name: str, text: str | None) -> float:
     try:
-        value = float(row[name] or "")
+        value = float(text or "")
     except ValueError:
         value = math.nan
-    if not least <= value < math.inf:
-        raise InputError(f"{path}, line {line}: {name}={row[name]!r} is not a number from {least:g} on; fix it")
+    if not 0 <= value < math.inf:
+        raise InputError(f"{path}, line {line}: {name}={text!r} is not a number from 0 on; fix it")
     return value
 
 

@@ -12,9 +12,8 @@ from fedadmm.core.participation import Ids, Participation, Uniform
 from fedadmm.core.round import Assignment, ServerCheckpoint
 from fedadmm.network.asynchronous import AsynchronousEngine, AsyncSchedule, SentModel
 from fedadmm.network.devices import SimulatedDevices
-from fedadmm.network.faults import FaultyEngine
+from fedadmm.network.engines import ROUNDING, FaultyEngine, TimedEngine, Timing
 from fedadmm.network.settings import Clock, Faults
-from fedadmm.network.timing import ROUNDING, TimedEngine, Timing
 
 Assign = Callable[[int, int], Assignment]  # of (round, client)
 
@@ -88,29 +87,24 @@ def make_network(
             seed=seed,
         )
     elif clock.deadline is not None:
-        _check_deadline(clock, clock.deadline, timing, assign, least_epochs, num_clients=num_clients)
+        _check_deadline(clock, timing, assign, least_epochs, num_clients)
     return Network(seed, clock, faults, timing, schedule)
 
 
 def _check_deadline(
-    clock: Clock,
-    deadline: float,
-    timing: Timing,
-    assign: Assign,
-    least_epochs: Callable[[int], int],
-    *,
-    num_clients: int,
+    clock: Clock, timing: Timing, assign: Assign, least_epochs: Callable[[int], int], num_clients: int
 ) -> None:
     """Refuse a deadline that no client can meet, even if it is on all the while and asked for as little as may be."""
+    assert clock.deadline is not None
     quickest = math.inf
     for client in range(num_clients):
         epochs = 1 if clock.late == "less" else least_epochs(client)
         least = assign(1, client)._replace(epochs=epochs)
         quickest = min(quickest, timing.quickest(least))
-        if quickest <= deadline * (1 + ROUNDING):
+        if quickest <= clock.deadline * (1 + ROUNDING):
             return
     raise InputError(
-        f"clock.deadline={deadline:g} is met by no client: the quickest takes {quickest:.3g} seconds for "
+        f"clock.deadline={clock.deadline:g} is met by no client: the quickest takes {quickest:.3g} seconds for "
         "its messages and the least work it may do; use more than that, or leave out clock.deadline"
     )
 

@@ -4,18 +4,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
+from fedadmm.core import settings
 from fedadmm.core.errors import InputError
-from fedadmm.core.settings import (
-    Count,
-    Distribution,
-    Fraction,
-    NonNegative,
-    Positive,
-    Probability,
-    Quantity,
-    Settings,
-    within,
-)
+from fedadmm.core.settings import Count, Distribution, Fraction, NonNegative, Positive, Probability, Quantity, Settings
 
 
 class Availability(Settings):
@@ -32,6 +23,9 @@ class Availability(Settings):
         return self
 
 
+Staleness = Annotated[int, settings.within("a whole number from 0 on, or leave it out", lambda n: n >= 0)]
+
+
 class Asynchronous(Settings):
     """The server updates when some uploads have arrived, and does not wait for the others; a round is an update.
 
@@ -40,7 +34,7 @@ class Asynchronous(Settings):
 
     buffer: Count  # uploads that make an update
     # Updates that an upload may miss; the server waits for who would miss more.
-    max_staleness: Annotated[int, within("a whole number from 0 on, or leave it out", lambda n: n >= 0)] | None = None
+    max_staleness: Staleness | None = None
 
 
 class Clock(Settings):

@@ -1,4 +1,4 @@
-"""Client states on disk: the index of what counts, and the commit of a round in one transaction.
+"""Client states on disk: those of a federation, whose rounds are transactions, and that of one client on its node.
 
 What no index entry refers to is reclaimed. The index is small and held in memory, so a damaged page cannot turn a
 client into a newcomer; the checkpoint carries a digest of it, so an old one cannot pass for the present one.
@@ -6,13 +6,16 @@ client into a newcomer; the checkpoint carries a digest of it, so an old one can
 
 import hashlib
 import json
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from fedadmm.core.algorithm import Message, Vector
+from fedadmm.core.delivery import NONE, Journal
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
@@ -217,11 +220,60 @@ def _digest(pairs: Iterable[tuple[int, int]]) -> int:
 
 def _owner(key: bytes, value: memoryview) -> int:
     """Return the client of a damaged index entry: an intact value still says whose it is."""
-    if len(value) == 4 + PAIR.size:
+    with suppress(struct.error, DamagedError):
         client: int = PAIR.unpack(value[4:])[0]
-        try:
-            unseal(NUMBER.pack(client), value)
-            return client
-        except DamagedError:
-            pass
+        unseal(NUMBER.pack(client), value)
+        return client
     return int.from_bytes(key, "big")
+
+
+REMEDY = "give this federation a name or a state-dir of its own"
+
+
+class SavedState(NamedTuple):
+    """What a client keeps of an update."""
+
+    state: Message
+    residual: Vector | None = None  # what rounding on the wire held back of its uploads, to be sent with the next
+
+
+class NodeStore:
+    """A client's states under the numbers of their updates; what it wrote survives a loss of power."""
+
+    def __init__(self, folder: Path, *, client: int, client_type: type[Any], identity: Mapping[str, str]) -> None:
+        """Open the store in a folder, or make it there; `identity` is that of the federation, and no other fits."""
+        about = {"fields": fields_of(client_type), "client": str(client), **identity}
+        self._client = client
+
+        def saved(*fields: Any) -> SavedState:
+            *state, residual = fields
+            return SavedState(client_type(*state), residual)
+
+        self._file, _, _ = open_checked(folder, about=about, remedy=REMEDY, client_type=saved, durability="power")
+
+    def __enter__(self) -> "NodeStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def journal(self) -> Journal:
+        """Return which updates there are states of."""
+        with self._file.reading("the journal") as tables:
+            value = tables.find("meta", b"journal")
+            return Journal() if value is None else Journal(*decode(value))
+
+    def get(self, number: int) -> SavedState | None:
+        """Return what was kept of an update that the journal names; None of none."""
+        return None if number == NONE else SavedState(*self._file.get_version(self._client, number))
+
+    def write(self, journal: Journal, *, pending: SavedState) -> None:
+        """Write a journal and what it has pending in one transaction; what it no longer names is deleted."""
+        named = {PAIR.pack(self._client, number) for number in journal}
+        with self._file.writing() as tables:
+            for stale in set(tables.keys("states")) - named:
+                tables.delete("states", stale)
+            key = PAIR.pack(self._client, journal.pending)
+            tables.put("states", key, *encode((*pending.state, pending.residual)))
+            tables.put("meta", b"journal", *encode(journal))
+        self._file.flush()

@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,41 +37,36 @@ NUMBER = struct.Struct(">Q")
 PAIR = struct.Struct(">QQ")  # (client, round)
 
 
+@dataclass(eq=False)
 class StateFile:
     """An open store file. It pickles as its address, so that a worker process opens it for itself."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        client_type: Callable[..., Message],
-        float_type: torch.dtype | None = None,
-        durability: Durability = "process",
-        readonly: bool = False,
-    ) -> None:
-        self.folder, self._process = folder, os.getpid()
-        self._client_type, self._float_type, self._durability = client_type, float_type, durability
-        self._open_again = partial(
-            StateFile, folder, client_type=client_type, float_type=float_type, durability=durability, readonly=readonly
-        )
+    folder: Path
+    client_type: Callable[..., Message]
+    float_type: torch.dtype | None = None
+    durability: Durability = "process"
+    readonly: bool = False
+
+    def __post_init__(self) -> None:
+        self._process = os.getpid()
         with self.guarded():
             # Without a sync a committed page is the kernel's, which a kill does not reach. With it, the pages of a
             # transaction are on the disk before its meta page is, and `flush` puts that there too.
             self._env = lmdb.open(
-                str(folder),
+                str(self.folder),
                 map_size=MAP_SIZE,
                 max_dbs=len(TABLES),
-                sync=durability == "power",
+                sync=self.durability == "power",
                 metasync=False,
-                readonly=readonly,
-                lock=not readonly,  # a reader of a folder at rest; it may be on a disk that cannot be written
+                readonly=self.readonly,
+                lock=not self.readonly,  # a reader of a folder at rest; it may be on a disk that cannot be written
                 create=False,
                 max_spare_txns=0,  # no reader's slot is held between two reads, so a fork inherits none
             )
             self._tables = {name: self._env.open_db(name.encode(), create=False) for name in TABLES}
 
-    def __reduce__(self) -> tuple[Callable[[], "StateFile"], tuple[()]]:
-        return self._open_again, ()
+    def __reduce__(self) -> tuple[type["StateFile"], tuple[Any, ...]]:
+        return StateFile, tuple(getattr(self, field.name) for field in fields(self))
 
     def own(self) -> "StateFile":
         """Return this file as this process may use it.
@@ -82,7 +77,7 @@ class StateFile:
         if self._process == os.getpid():
             return self
         self._env.close()
-        return self._open_again()
+        return replace(self)
 
     def close(self) -> None:
         """Close the file; it is not used afterwards."""
@@ -91,18 +86,18 @@ class StateFile:
     def get_version(self, client: int, round: int) -> Message:
         """Return the state that a client had after its visit in a round."""
         with self.reading(f"the state of client {client}") as table:
-            state: Message = self._client_type(*decode(table.get("states", PAIR.pack(client, round))))
+            state: Message = self.client_type(*decode(table.get("states", PAIR.pack(client, round))))
             return state
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Write a state ahead of its round's commit, in a small transaction of its own."""
-        parts = encode(state, float_type=self._float_type)
+        parts = encode(state, float_type=self.float_type)
         with self.writing() as table:
             table.put("states", PAIR.pack(client, round), *parts)
 
     def flush(self) -> None:
         """Put what was committed beyond a loss of power, if that was asked for."""
-        if self._durability == "power":
+        if self.durability == "power":
             with self.guarded():
                 self._env.sync(True)
 

@@ -7,24 +7,10 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import ConfigDict, field_validator, model_validator
 
+from fedadmm.core import settings
 from fedadmm.core.errors import InputError, import_named
 from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
-from fedadmm.core.settings import (
-    BelowOne,
-    Count,
-    Epochs,
-    FallingDistribution,
-    Positive,
-    Quantity,
-    Settings,
-    Stragglers,
-    check_length,
-    check_positive,
-    count_or,
-    range_of,
-    read_epochs,
-    value_of,
-)
+from fedadmm.core.settings import BelowOne, Count, Epochs, FallingDistribution, Positive, Quantity, Settings, Stragglers
 
 NAMES = ("sgd", "gd", "lbfgs")
 
@@ -120,7 +106,7 @@ class LocalTraining(Settings):
     """
 
     epochs: Epochs = 1
-    batch_size: Annotated[int | Literal["full"], count_or("full")] = 10
+    batch_size: Annotated[int | Literal["full"], settings.count_or("full")] = 10
     learning_rate: Rate = 0.1
     momentum: BelowOne = 0.0
     weight_decay: BelowOne = 0.0
@@ -131,7 +117,7 @@ class LocalTraining(Settings):
     seconds: Positive | None = None
     speed: Quantity | str | None = None
 
-    _read_epochs = field_validator("epochs", mode="before")(read_epochs)
+    _read_epochs = field_validator("epochs", mode="before")(settings.read_epochs)
 
     @field_validator("learning_rate", mode="before")
     @classmethod
@@ -147,7 +133,7 @@ class LocalTraining(Settings):
     def _read_tolerance(cls, value: Any) -> Any:
         if isinstance(value, dict):
             value = FallingDistribution(**value) if "distribution" in value else rate_from("tolerance", value)
-        return check_positive("tolerance", value)
+        return settings.check_positive("tolerance", value)
 
     @field_validator("max_steps", "seconds", mode="before")
     @classmethod
@@ -187,40 +173,40 @@ class LocalTraining(Settings):
 
     def epochs_of(self, client: int, *, round: int, seed: int) -> int:
         """Return how many epochs a client does in a round."""
-        epochs = range_of(self.epochs) if isinstance(self.epochs, str) else self.epochs
-        return value_of(epochs, client, seed=seed, purpose="work", round=round)
+        epochs = settings.range_of(self.epochs) if isinstance(self.epochs, str) else self.epochs
+        return settings.value_of(epochs, client, seed=seed, purpose="work", round=round)
 
     def least_epochs(self, client: int) -> int:
         """Return the fewest epochs that a client may be asked for."""
         if isinstance(self.epochs, tuple):
             return self.epochs[client]
-        return self.epochs.low if isinstance(self.epochs, Stragglers) else range_of(self.epochs).low
+        return self.epochs.low if isinstance(self.epochs, Stragglers) else settings.range_of(self.epochs).low
 
     @property
     def mean_epochs(self) -> float:
         """The mean number of epochs over clients and rounds."""
         if isinstance(self.epochs, tuple):
             return sum(self.epochs) / len(self.epochs)
-        return self.epochs.mean if isinstance(self.epochs, Stragglers) else range_of(self.epochs).mean
+        return self.epochs.mean if isinstance(self.epochs, Stragglers) else settings.range_of(self.epochs).mean
 
     def tolerance_at(self, round: int, *, client: int, seed: int) -> float | None:
         """Return the epsilon_i of a client in a round, None if none was asked for."""
         tolerance = self.tolerance
         if tolerance is None or isinstance(tolerance, Schedule):
             return None if tolerance is None else tolerance.at(round)
-        value = value_of(tolerance, client, seed=seed, purpose="accuracy")  # the stream's name since 0.1.0
+        value = settings.value_of(tolerance, client, seed=seed, purpose="accuracy")  # the stream's name since 0.1.0
         return Power(value, tolerance.power).at(round) if isinstance(tolerance, FallingDistribution) else value
 
     def solver_of(self, client: int, *, seed: int) -> str:
         """Return the name of a client's solver."""
-        return value_of(self.solver or "sgd", client, seed=seed, purpose="solver")
+        return settings.value_of(self.solver or "sgd", client, seed=seed, purpose="solver")
 
     def speed_of(self, client: int, *, seed: int, facts: Mapping[str, Any]) -> float:
         """Return the speed of a client's device, which `check` has found to be known."""
         assert self.speed is not None
         if isinstance(self.speed, str):
             return float(facts[self.speed][client])
-        return value_of(self.speed, client, seed=seed, purpose="speed")
+        return settings.value_of(self.speed, client, seed=seed, purpose="speed")
 
     def to_table(self) -> dict[str, Any]:
         """Return plain values, in full."""
@@ -231,7 +217,7 @@ class LocalTraining(Settings):
     def check(self, num_clients: int, *, facts: Mapping[str, Any] | None = None, has_clock: bool = False) -> None:
         """Refuse a list that does not fit the number of clients, names that lead nowhere, and no speed or two."""
         for key in ("epochs", "solver", "tolerance", "speed"):
-            check_length(key, getattr(self, key), num_clients, what="names" if key == "solver" else "numbers")
+            settings.check_length(key, getattr(self, key), num_clients, what="names" if key == "solver" else "numbers")
         for name in names_of(self.solver) - set(NAMES):
             own_solver(name)
         if has_clock and self.speed is not None:

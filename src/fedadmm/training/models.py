@@ -106,49 +106,29 @@ def initial_model(
 ) -> nn.Module:
     """Return a run's network before round 1: a copy of the one that is given, or one with weights of the run's seed.
 
+    model: a network, a name, "package.module:function" or a function, which is given `input_shape` and `num_classes` if
+        it has parameters of these names, and `options`.
     inputs: some that it is to take. float_type: of the network, that of the inputs if None.
     """
     if isinstance(model, nn.Module):
         return independent_copy(model)
-    return build(
-        model,
-        input_shape=() if inputs is None else tuple(inputs.shape[1:]),
-        num_classes=num_classes,
-        seed=torch_seed(seed, "model"),
-        like=inputs if inputs is None or float_type is None else inputs.to(float_type),
-        **options,
-    )
-
-
-def build(
-    model: str | ModelFunction,
-    *,
-    input_shape: tuple[int, ...],
-    num_classes: int,
-    seed: int,
-    like: torch.Tensor | None = None,
-    **options: Any,
-) -> nn.Module:
-    """Return a model with fresh weights drawn from `seed`, by name, by "package.module:function" or by function.
-
-    A function is given `input_shape` and `num_classes` if it has parameters of these names, and `options`. Where the
-    inputs that it is to be like are float64, the model is too.
-    """
     if isinstance(model, str):
         if model not in MODELS and ":" not in model:
             raise InputError(
                 f'model {model!r} is unknown; use one of {", ".join(MODELS)}, or "package.module:function"'
             )
         model = MODELS[model] if model in MODELS else import_named(model, what="model")
-    facts = {"input_shape": tuple(input_shape), "num_classes": num_classes}
+    facts = {"input_shape": () if inputs is None else tuple(inputs.shape[1:]), "num_classes": num_classes}
     names = inspect.signature(model).parameters
     arguments = {key: value for key, value in facts.items() if key in names} | options
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(torch_seed(seed, "model"))
         try:
             module = model(**arguments)
         except TypeError as error:
             raise InputError(f"the model cannot be made with {arguments}: {error}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"the model function returned {type(module).__name__}; return a torch.nn.Module")
-    return module.double() if like is not None and like.dtype == torch.float64 else module
+    if float_type is None and inputs is not None:
+        float_type = inputs.dtype
+    return module.double() if float_type == torch.float64 else module

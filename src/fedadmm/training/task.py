@@ -13,17 +13,9 @@ from fedadmm.core.engine import Scores
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
-from fedadmm.data.federated import FederatedData, PartitionedData
-from fedadmm.training.evaluation import (
-    Loss,
-    Metric,
-    batches,
-    check_model,
-    check_test_inputs,
-    check_whole_inputs,
-    combined,
-    score,
-)
+from fedadmm.data.federated import FederatedData
+from fedadmm.training import evaluation
+from fedadmm.training.evaluation import Loss, Metric, combined
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
@@ -50,20 +42,20 @@ class LearningTask:
         device: str | torch.device = "cpu",
     ) -> None:
         self.model = FlatModel(module, device=device)
-        self.data, self._local, self._seed, self._device = data, local, seed, device
-        self.loss, self._metrics, self._l2 = loss, metrics, l2
-        self._test = [] if data.test is None else batches(self._on_device(data.test))
-        check_model(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
+        self.data, self.local, self.seed, self._device = data, local, seed, device
+        self.loss, self._metrics, self.l2 = loss, metrics, l2
+        self._test = [] if data.test is None else evaluation.batches(self._on_device(data.test))
+        evaluation.check_model(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
         if data.test is not None:
-            check_test_inputs(self.model, data.test)
+            evaluation.check_test_inputs(self.model, data.test)
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
         """Return a client's problem in a round, on a network with these buffers."""
         self.model.load_buffers(buffers)
         self.model.module.train()
-        client, local, seed = assignment.client, self._local, self._seed
+        client, local, seed = assignment.client, self.local, self.seed
         examples = self._on_device(self.data.client(client))
-        objective = Objective(self.model, examples, loss=self.loss, decay=self._l2, owner=f"client {client}")
+        objective = Objective(self.model, examples, loss=self.loss, decay=self.l2, owner=f"client {client}")
         name = local.solver_of(client, seed=seed)
         if name == "sgd":
             return SGDProblem(objective, assignment=assignment, local=local, seed=seed)
@@ -73,22 +65,7 @@ class LearningTask:
         """Return the problems of several clients in a round as one."""
         self.model.load_buffers(buffers)
         self.model.module.train()
-        clients = [assignment.client for assignment in assignments]
-        examples, starts = joined(self.data, clients)
-        if not isinstance(self.data, PartitionedData):  # of which all was tried before round 1
-            check_whole_inputs(self.model, examples)
-        return StackedProblem(
-            self.model,
-            examples,
-            starts=starts,
-            counts=self.data.num_examples[clients],
-            assignments=assignments,
-            buffers=buffers,
-            local=self._local,
-            loss=self.loss,
-            l2=self._l2,
-            seed=self._seed,
-        )
+        return StackedProblem(self, assignments, buffers=buffers)
 
     def stack_size(self, assignments: Sequence[Assignment]) -> int:
         """Return how many clients of a round may be stacked at a time."""
@@ -117,14 +94,14 @@ class LearningTask:
 
     def check_stackable(self) -> None:
         """Refuse a network, a loss or a local solve of which no stack can be made."""
-        if keys := self._local.beyond_epochs:
+        if keys := self.local.beyond_epochs:
             raise InputError(f'a stack runs epochs of SGD, and local has {keys}; use engine="workers"')
         check_stackable(self.model, self.loss, self._on_device(self.data.client(0)))
-        check_whole_inputs(self.model, joined(self.data, [0])[0])
+        evaluation.check_whole_inputs(self.model, joined(self.data, [0])[0])
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
-        objective = mean_objective(self.model.module, self.data, loss=self.loss, l2=self._l2, weights=weights)
+        objective = mean_objective(self.model.module, self.data, loss=self.loss, l2=self.l2, weights=weights)
         return Optimum(objective, initial=self.model.weights)
 
     def objective(self, client: int, *, buffers: Buffers) -> Objective:
@@ -134,7 +111,7 @@ class LearningTask:
             self.model,
             Examples(channels_last(inputs), targets),
             loss=self.loss,
-            decay=self._l2 + self._local.weight_decay,
+            decay=self.l2 + self.local.weight_decay,
             buffers=buffers,
         )
 
@@ -163,13 +140,13 @@ class LearningTask:
 
     def evaluate_client(self, client: int, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on one client's own examples."""
-        parts = batches(self._on_device(self.data.client(client)))
+        parts = evaluation.batches(self._on_device(self.data.client(client)))
         return combined(self._score(theta, buffers, part) for part in parts)
 
     def _score(self, theta: Vector, buffers: Buffers, examples: Examples) -> Scores:
         self.model.load(theta)
         self.model.load_buffers(buffers)
-        return score(self.model.module, examples, loss=self.loss, metrics=self._metrics)
+        return evaluation.score(self.model.module, examples, loss=self.loss, metrics=self._metrics)
 
     def _on_device(self, examples: Examples) -> Examples:
         return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))

@@ -67,18 +67,14 @@ class LocalFederation:
                 f"{self.folder} is a federation of {len(ports) - 1} nodes, and {num_nodes} are asked for; "
                 "remove the folder, or give another --folder"
             )
-        running = {name: process for name, process in self.processes.items() if process.alive}
+        running = {name for name, process in self.processes.items() if process.alive}
         if "superlink" not in running:
-            running["superlink"] = self._start_superlink(ports["superlink"])
-            self._write(running)
-            self._wait_for_superlink(running["superlink"], ports["superlink"])
+            self._start_superlink(ports["superlink"])
         for number in range(num_nodes):
             self._register(number)
-            name = f"node-{number}"
-            if name not in running:
-                running[name] = self._start_node(number, ports, num_nodes)
-                self._write(running)
-        self._wait_for_nodes(running, ports, num_nodes)
+            if f"node-{number}" not in running:
+                self._start_node(number, ports, num_nodes)
+        self._wait_for_nodes(ports, num_nodes)
 
     def kill(self, name: str) -> None:
         """End a process and all that it started at once, as a machine that loses its power does."""
@@ -142,20 +138,28 @@ class LocalFederation:
                 self._shell.run("flwr", "supernode", "register", f"keys/node-{number}.pub", LINK, "--format", "json")
             )
 
-    def _start_superlink(self, port: int) -> Started:
+    def _start_superlink(self, port: int) -> None:
+        """Start the SuperLink, and wait until it listens."""
         keys = self.folder / "keys"
-        return self._shell.start(
+        process = self._shell.start(
             "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
             "--ssl-ca-certfile", f"{keys}/ca.crt", "--ssl-certfile", f"{keys}/server.pem",
             "--ssl-keyfile", f"{keys}/server.key", "--enable-supernode-auth",
             "--disable-runtime-dependency-installation", "--database", f"{self.folder}/superlink.db",
             folder=self.folder / "server", log=self.log("superlink"),
         )  # fmt: skip
+        self._write("superlink", process)
+        deadline = time.monotonic() + STARTING
+        while time.monotonic() < deadline and process.alive:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.2)
+        raise InputError(f"the SuperLink did not start; see {self.log('superlink')}")
 
-    def _start_node(self, number: int, ports: dict[str, int], num_nodes: int) -> Started:
-        name = f"node-{number}"
-        config = f"partition-id={number} num-partitions={num_nodes}"
-        return self.start_node(name, port=ports[name], config=config)
+    def _start_node(self, number: int, ports: dict[str, int], num_nodes: int) -> None:
+        name, config = f"node-{number}", f"partition-id={number} num-partitions={num_nodes}"
+        self._write(name, self.start_node(name, port=ports[name], config=config))
 
     def start_node(self, name: str, *, port: int, config: str) -> Started:
         """Start a SuperNode with its key, in a folder of its own."""
@@ -167,34 +171,25 @@ class LocalFederation:
             folder=self.folder / name, log=self.log(name),
         )  # fmt: skip
 
-    def _wait_for_superlink(self, process: Started, port: int) -> None:
-        deadline = time.monotonic() + STARTING
-        while time.monotonic() < deadline and process.alive:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            time.sleep(0.2)
-        raise InputError(f"the SuperLink did not start; see {self.log('superlink')}")
-
-    def _wait_for_nodes(self, running: dict[str, Started], ports: dict[str, int], num_nodes: int) -> None:
+    def _wait_for_nodes(self, ports: dict[str, int], num_nodes: int) -> None:
         """Wait until every node has connected; one that was refused, as its old self has not lapsed, is tried again."""
         deadline = time.monotonic() + LAPSING + STARTING
         while time.monotonic() < deadline:
-            ended = [n for n in range(num_nodes) if not running[f"node-{n}"].alive]
+            processes = self.processes
+            ended = [n for n in range(num_nodes) if not processes[f"node-{n}"].alive]
             if not ended and all(self._has_connected(f"node-{n}") for n in range(num_nodes)):
                 return
             time.sleep(2.0)
             for number in ended:
-                running[f"node-{number}"] = self._start_node(number, ports, num_nodes)
-                self._write(running)
+                self._start_node(number, ports, num_nodes)
         raise InputError(f"not all {num_nodes} nodes have connected; see the logs in {self.folder}")
 
     def _has_connected(self, name: str) -> bool:
         """Return whether a node's log says so since its last start: a SuperLink takes a dead node for alive."""
         return "SuperNode ID" in self.log(name).read_text(errors="replace").rpartition("$ flower-supernode")[2]
 
-    def _write(self, running: dict[str, Started]) -> None:
-        (self.folder / "processes.json").write_text(json.dumps(running, indent=1))
+    def _write(self, name: str, process: Started) -> None:
+        (self.folder / "processes.json").write_text(json.dumps({**self.processes, name: process}, indent=1))
 
 
 def free_ports(number: int) -> list[int]:

@@ -42,12 +42,6 @@ def columns(flat: Tensor, model: FlatModel) -> Sequence[Tensor]:
     return views
 
 
-def split(weights: Tensor, model: FlatModel) -> list[Tensor]:
-    """Return views of stacked weights [K, d] in the shapes of the parameters, [K, ...]."""
-    parts = columns(weights, model)
-    return [part.view(len(weights), *p.shape) for part, p in zip(parts, model.parameters, strict=True)]
-
-
 def clipped(add: Add, bound: float, *, room: Tensors) -> Add:
     """Return what adds the gradients, each client's shortened to a norm of `bound` if it is longer.
 
@@ -217,14 +211,10 @@ def _try_out(model: FlatModel, loss: Loss, inputs: Tensor, targets: Tensor, plai
     rows = [*range(size), 0]  # the last is padding
     shares = torch.tensor([*[1 / size] * size, 0.0], dtype=model.weights.dtype, device=targets.device)
     gradients = stacked_gradients(model, loss, input_dims=inputs.ndim - 1)
-    found = split(torch.zeros_like(model.weights).repeat(2, 1), model)
+    weights = [torch.stack([parameter.detach()] * 2) for parameter in model.parameters]
+    found = [torch.zeros_like(part) for part in weights]
     try:
-        _, add = gradients(
-            split(model.weights.repeat(2, 1), model),
-            torch.stack([inputs[rows]] * 2),
-            torch.stack([targets[rows]] * 2),
-            torch.stack([shares] * 2),
-        )
+        _, add = gradients(weights, *(torch.stack([part] * 2) for part in (inputs[rows], targets[rows], shares)))
     except (RuntimeError, ValueError, NotImplementedError) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"torch.func cannot stack the model or its loss ({first}); {_REMEDY}") from error

@@ -5,7 +5,7 @@ who are done drop off the end of the stack.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,13 @@ from fedadmm.core.round import Assignment, Buffers, ClientStats
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
-from fedadmm.training.evaluation import Loss
-from fedadmm.training.flat import FlatModel
-from fedadmm.training.local import LocalTraining
+from fedadmm.training.evaluation import check_whole_inputs
 from fedadmm.training.objective import CHUNK
 from fedadmm.training.solvers import Scalar, step_rule
 from fedadmm.training.stacked.gradients import clipped, columns, stacked_gradients
+
+if TYPE_CHECKING:
+    from fedadmm.training.task import LearningTask
 
 MEMORY = 1 << 28  # bytes that a stack may take
 VECTORS = 16  # of a client, at most, at one time: weights, gradient, state, upload, and what is between
@@ -40,21 +41,13 @@ def stack_size(counts: Counts, *, epochs: int, num_parameters: int, example_byte
 class StackedProblem:
     """The objectives of K clients in one round; `assignments` is their order in the stack."""
 
-    def __init__(
-        self,
-        model: FlatModel,
-        examples: Examples,
-        *,
-        starts: Counts,
-        counts: Counts,
-        assignments: Sequence[Assignment],
-        buffers: Buffers,
-        local: LocalTraining,
-        loss: Loss,
-        seed: int,
-        l2: float = 0.0,
-    ) -> None:
-        """Begin with examples[starts[k] : starts[k] + counts[k]] as those of assignment k."""
+    def __init__(self, task: "LearningTask", assignments: Sequence[Assignment], *, buffers: Buffers) -> None:
+        model, local = task.model, task.local
+        clients = [assignment.client for assignment in assignments]
+        examples, starts = joined(task.data, clients)
+        if not isinstance(task.data, PartitionedData):  # of which all was tried before round 1
+            check_whole_inputs(model, examples)
+        counts = task.data.num_examples[clients]
         batch_size = int(counts.max()) if local.batch_size == "full" else local.batch_size
         epochs = np.array([assignment.epochs for assignment in assignments])
         steps = epochs * -(-counts // np.minimum(counts, batch_size))
@@ -62,8 +55,8 @@ class StackedProblem:
         self.assignments = [assignments[place] for place in order]
         self._starts, self._counts, self._num_steps = starts[order], counts[order], steps[order]
         self._model, self._examples, self._buffers = model, examples, buffers
-        self._local, self._batch_size, self._seed, self._l2 = local, batch_size, seed, l2
-        self._gradients = stacked_gradients(model, loss, input_dims=examples.inputs.ndim - 1)
+        self._local, self._batch_size, self._seed, self._l2 = local, batch_size, task.seed, task.l2
+        self._gradients = stacked_gradients(model, task.loss, input_dims=examples.inputs.ndim - 1)
         self.round = assignments[0].round
         self.learning_rate = local.learning_rate_at(self.round)
         self.num_steps = self._column(self._num_steps)

@@ -1,32 +1,42 @@
-"""The app that runs on every node: it finds the state that counts, works, writes the new state down, and replies."""
+"""The apps of a federation: the one on every node, and the one beside the SuperLink.
+
+A node finds the state that counts, works, writes the new state down, and replies.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Strategy
 from torch.nn import functional
 
+from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import answered, settled
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
-from fedadmm.core.round import run_client
+from fedadmm.core.round import Buffers, run_client
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.messages import NodeRequest, federation_of, pack_description, pack_scores, pack_update, read_request
+from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings, client_of
+from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.flower.wire import WIRES, Payload, WrongFormatError
 from fedadmm.runs.export import write_model
 from fedadmm.runs.folder import RunFolder
-from fedadmm.state.node import NodeStore, SavedState
+from fedadmm.state.disk import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric, accuracy
+from fedadmm.training.flat import FlatModel
 from fedadmm.training.models import ModelFunction, initial_model
 from fedadmm.training.task import LearningTask
 
 DataFunction = Callable[[Context], Any]
+MakeTask = Callable[[FederationSettings, Examples], LearningTask]
 
 
 def client_app(
@@ -43,28 +53,25 @@ def client_app(
     mods: Flower's, such as fixedclipping_mod; with wire = "model".
     """
     app = ClientApp(mods=mods)
-
-    def node(context: Context) -> Node:
-        chosen = {"accuracy": accuracy} if metrics is None else metrics
-        return Node(context, model=model, data=data, loss=loss, metrics=chosen)
+    make_task = task_maker(model, loss, metrics)
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        return Message(node(context).describe(message.content), reply_to=message)
+        return Message(Node(context, data, make_task).describe(message.content), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return Message(node(context).train(message.content), reply_to=message)
+        return Message(Node(context, data, make_task).train(message.content), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        return Message(node(context).evaluate(message.content), reply_to=message)
+        return Message(Node(context, data, make_task).evaluate(message.content), reply_to=message)
 
     return app
 
 
-class NodeData(NamedTuple):
-    """The data of a federation as one node sees it: its own, whichever client it is."""
+class OwnData(NamedTuple):
+    """The data of a federation as one machine sees it: its own, whichever client it is."""
 
     examples: Examples
     test: Examples | None = None
@@ -77,29 +84,20 @@ class NodeData(NamedTuple):
         return np.array([len(self.examples.targets)])
 
     def client(self, client: int) -> Examples:
-        """Return the node's examples."""
+        """Return the examples."""
         return self.examples
 
 
 class Node:
     """One client of a federation, on the machine that has its data; made anew for every message."""
 
-    def __init__(
-        self, context: Context, *, model: ModelFunction, data: DataFunction, loss: Loss, metrics: Mapping[str, Metric]
-    ) -> None:
+    def __init__(self, context: Context, data: DataFunction, make_task: MakeTask) -> None:
         settings = FederationSettings.from_run_config(context.run_config)
         self._algorithm = settings.algorithm
         self.client = client_of(context)
         self._folder = RunFolder(settings.client_folder(context))
         self._examples = as_examples(data(context))
-        self._task = LearningTask(
-            initial_model(model, seed=settings.seed),
-            NodeData(self._examples),
-            local=settings.local,
-            loss=loss,
-            metrics=metrics,
-            seed=settings.seed,
-        )
+        self._task = make_task(settings, self._examples)
         self._wire = WIRES[settings.wire](self._algorithm, self._task.model)
         # What Flower weighs a model by: with wire = "model" its aggregators shall weigh all clients alike.
         self._weight = 1 if settings.wire == "model" else len(self._examples.targets)
@@ -171,3 +169,75 @@ class Node:
                 f"this node is client {self.client}, and it is asked as client {asked}; keep a node's client-id"
             )
         return request
+
+
+Wrap = Callable[[AlgorithmStrategy], Strategy]
+
+
+def server_app(
+    *,
+    model: ModelFunction,
+    test: Callable[[], Any] | None = None,
+    loss: Loss = functional.cross_entropy,
+    metrics: Mapping[str, Metric] | None = None,
+    aggregator: Strategy | None = None,
+    wrap: Wrap = lambda strategy: strategy,
+) -> ServerApp:
+    """Return the ServerApp of a federation; a new run of it goes on from the last checkpoint.
+
+    test: returns examples on which the server evaluates theta after every round.
+    aggregator, wrap: Flower's medians and Krum, and its wrappers for differential privacy; with wire = "model".
+    """
+    app = ServerApp()
+    make_task = task_maker(model, loss, metrics)
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        settings = FederationSettings.from_run_config(context.run_config)
+        evaluation = None if test is None else _evaluation(make_task(settings, as_examples(test())))
+        strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
+        try:
+            rounds = settings.num_server_rounds - strategy.checkpoint.round
+            wrap(strategy).start(
+                grid,
+                initial_arrays=strategy.arrays,
+                num_rounds=max(0, rounds),
+                timeout=settings.round_timeout,
+                evaluate_fn=None if test is None else lambda *_: MetricRecord(dict(strategy.scores)),
+            )
+        finally:
+            strategy.close()
+
+    return app
+
+
+def make_strategy(
+    settings: FederationSettings,
+    *,
+    model: ModelFunction,
+    evaluation: Evaluation | None = None,
+    aggregator: Strategy | None = None,
+) -> AlgorithmStrategy:
+    """Return the strategy of a federation, where its checkpoint left it."""
+    network = FlatModel(initial_model(model, seed=settings.seed))
+    folder = ServerFolder(settings, initial=network.weights.clone())
+    return AlgorithmStrategy(settings, model=network, folder=folder, evaluation=evaluation, aggregator=aggregator)
+
+
+def _evaluation(task: LearningTask) -> Evaluation:
+    def evaluate(theta: Vector, buffers: Buffers) -> dict[str, float]:
+        with one_thread():
+            return task.evaluate_client(0, theta, buffers=buffers)
+
+    return evaluate
+
+
+def task_maker(model: ModelFunction, loss: Loss, metrics: Mapping[str, Metric] | None) -> MakeTask:
+    """Return what makes a task of a node's examples, or of those that the server evaluates theta on."""
+
+    def make(settings: FederationSettings, examples: Examples) -> LearningTask:
+        module, data = initial_model(model, seed=settings.seed), OwnData(examples)
+        scores = {"accuracy": accuracy} if metrics is None else metrics
+        return LearningTask(module, data, local=settings.local, loss=loss, metrics=scores, seed=settings.seed)
+
+    return make
