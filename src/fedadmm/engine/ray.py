@@ -71,9 +71,9 @@ class RayEngine:
             shares[assignment.client % len(self._actors)].append(assignment)
 
         def ask(share: int) -> Any:
-            weights = [self._weight(assignment.client) for assignment in shares[share]]
+            work = [(assignment, self._weight(assignment.client)) for assignment in shares[share]]
             update = self._actors[share].update.options(num_returns="streaming")
-            return update.remote(message, shares[share], weights, self._news(share, shares[share]))
+            return update.remote(message, work, self._news(share, shares[share]))
 
         shares_done: dict[int, ShareResult] = {}
         for share, answer in self._answers(shares, ask):

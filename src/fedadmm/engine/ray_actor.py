@@ -59,6 +59,7 @@ def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
+SentModel = tuple[bytes, bytes]  # what is downloaded, and the buffers
 NOTHING = Buffers(torch.empty(0), torch.empty(0, dtype=torch.int64))
 
 
@@ -95,28 +96,29 @@ class ShareActor:
         self._round = 0  # of what is staged
 
     def update(
-        self,
-        message: tuple[bytes, bytes],
-        assignments: Sequence[Assignment],
-        weights: Sequence[float],
-        news: dict[int, bytes],
+        self, message: SentModel, work: Sequence[tuple[Assignment, float]], news: dict[int, bytes]
     ) -> Iterator[tuple[Assignment, bytes] | ShareResult]:
-        """Yield each new state with its assignment, at last the summary; `news` are states that are not here yet."""
+        """Yield each new state with its assignment, at last the summary.
+
+        work: assignments with the weights of their clients. news: states that are not here yet.
+        """
         self._states.update(news)
-        setup, (download, buffers) = self._ready(message)
-        if assignments[0].round > self._round:
+        setup, download, buffers = self._ready(message)
+        round = work[0][0].round
+        if round > self._round:
             self._states.update(self._staged)
-        self._staged, self._round = {}, assignments[0].round
+        self._staged, self._round = {}, round
 
         uploads, floats = MeanInOrder(), MeanInOrder()
         integers = buffers.integers
         results: list[ClientResult] = []
-        for assignment, weight in zip(assignments, weights, strict=True):
-            result, state = run_client(
+        for assignment, weight in work:
+            state = self._states.get(assignment.client)
+            result, after = run_client(
                 setup.algorithm,
                 download,
                 assignment,
-                state=self._state(assignment.client),
+                state=None if state is None else setup.kinds[1](*decode(state)),
                 initial=setup.initial,
                 problem=setup.task.problem(assignment, buffers=buffers),
             )
@@ -127,28 +129,23 @@ class ShareActor:
                 integers = integers if uploads.weight else result.stats.buffers.integers
                 uploads.add(result.upload, weight=weight)
                 floats.add((result.stats.buffers.floats,), weight=weight)
-            self._staged[result.client] = as_bytes(state, float_type=setup.float_type)
+            self._staged[result.client] = as_bytes(after, float_type=setup.float_type)
             yield assignment, self._staged[result.client]
         means = (as_bytes(uploads.mean()), as_bytes((*floats.mean(), integers))) if uploads.weight else None
         yield ShareResult(means, results)
 
-    def evaluate(self, message: tuple[bytes, bytes], parts: Sequence[int]) -> Iterator[tuple[int, Scores]]:
+    def evaluate(self, message: SentModel, parts: Sequence[int]) -> Iterator[tuple[int, Scores]]:
         """Yield the scores of some parts of the test examples."""
-        setup, (download, buffers) = self._ready(message)
+        setup, download, buffers = self._ready(message)
         for part in parts:
             yield part, setup.task.evaluate_part(part, download.theta, buffers=buffers)
 
-    def _ready(self, message: tuple[bytes, bytes]) -> tuple[ActorSetup, tuple[Any, Buffers]]:
+    def _ready(self, message: SentModel) -> tuple[ActorSetup, Any, Buffers]:
         if self._setup is None:
             setup: ActorSetup = unpacked(ray.get(self._reference))
             self._setup = replace(setup, task=setup.task.private())
         download, buffers = message
-        return self._setup, (self._setup.kinds[0](*decode(download)), Buffers(*decode(buffers)))
-
-    def _state(self, client: int) -> Message | None:
-        assert self._setup is not None
-        state = self._states.get(client)
-        return None if state is None else self._setup.kinds[1](*decode(state))
+        return self._setup, self._setup.kinds[0](*decode(download)), Buffers(*decode(buffers))
 
 
 def as_bytes(message: Message, *, float_type: torch.dtype | None = None) -> bytes:

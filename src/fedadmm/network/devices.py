@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fedadmm.core.errors import InputError
 from fedadmm.core.seeds import stream
 from fedadmm.core.settings import Quantity, check_length, value_of
-from fedadmm.network.settings import Availability, Clock
+from fedadmm.network.settings import Clock
 
 Interval = tuple[float, float]
 
@@ -31,6 +31,9 @@ class Device(NamedTuple):
     def exchange(self, *, bytes_down: int, bytes_up: int) -> float:
         """Return the seconds that a download and an upload take."""
         return 2 * self.latency + bytes_down / self.download + bytes_up / self.upload
+
+
+QUANTITIES = Device._fields
 
 
 class Hours(NamedTuple):
@@ -104,20 +107,13 @@ class SimulatedDevices:
         return self.device(client).speed
 
     def _device(self, client: int) -> Device:
-        clock = self._clock
-        return Device(
-            self._quantity(client, "speed", clock.speed),
-            self._quantity(client, "upload", clock.upload),
-            self._quantity(client, "download", clock.download),
-            self._quantity(client, "latency", clock.latency),
-        )
+        return Device(*(self._quantity(client, name) for name in QUANTITIES))
 
-    def _quantity(self, client: int, name: str, value: Quantity | None) -> float:
+    def _quantity(self, client: int, name: str) -> float:
         if name in self._devices:
             return float(self._devices[name][client])
-        if value is None:
-            return math.inf
-        return value_of(value, client, seed=self._seed, purpose=f"clock {name}")
+        value: Quantity | None = getattr(self._clock, name)
+        return math.inf if value is None else value_of(value, client, seed=self._seed, purpose=f"clock {name}")
 
     def _hours_of(self, client: int) -> Hours | AlwaysOn:
         availability = self._clock.availability
@@ -125,9 +121,6 @@ class SimulatedDevices:
             return ALWAYS_ON
         if self._hours is not None:
             return self._hours[client]
-        return self._drawn_hours(client, availability)
-
-    def _drawn_hours(self, client: int, availability: Availability) -> Hours | AlwaysOn:
         period, share = availability.period, availability.share
         assert share is not None
         share = min(1.0, value_of(share, client, seed=self._seed, purpose="clock share"))
@@ -138,9 +131,6 @@ class SimulatedDevices:
         if until <= period:
             return Hours(((since, until),), period)
         return Hours(((0.0, until - period), (since, period)), period)
-
-
-QUANTITIES = ("speed", "upload", "download", "latency")
 
 
 def simulated_devices(clock: Clock, *, seed: int, num_clients: int) -> SimulatedDevices:

@@ -42,12 +42,9 @@ class SGDProblem:
             assert centre is not None
             constant = -rho * centre if constant is None else constant - rho * centre
         pull = rho + self._decay  # of w towards 0; `constant` moves rho's part to the centre
+        constants, momentum = None if constant is None else [constant], self._local.momentum
         step = step_rule(
-            [model.weights],
-            learning_rate=self.learning_rate,
-            pull=pull,
-            constants=None if constant is None else [constant],
-            momentum=self._local.momentum,
+            [model.weights], learning_rate=self.learning_rate, pull=pull, constants=constants, momentum=momentum
         )
         target = model.split(step.target[0])
         model.load(start)
