@@ -16,7 +16,7 @@ from fedadmm.studies.paper.clock import CLOCK, METHODS, MODES
 SECONDS = 1100  # of simulated time, which every run reaches
 TARGET = 0.9
 COLOURS = dict(zip(MODES, ("#5c6470", "#d55e00", "#009e73", "#0072b2"), strict=True))
-NAMES = dict(zip(METHODS, ("FedADMM", "FedDyn", "FedAvg", "FedProx"), strict=True))
+NAMES = dict(zip(METHODS, ("FedADMM", "FedDyn, seen", "FedAvg", "FedProx"), strict=True))
 Runs = dict[tuple[str, str], list[RunData]]  # by mode and method, one for each seed
 
 

@@ -134,8 +134,17 @@ def test_the_papers_figure_stands_beside_ours(tmp_path):
 
 
 def test_methods_of_the_demo_differ_in_colour():
-    demo = ["fedadmm_printed", "fedadmm_recommended", "fedadmm_released", "feddyn", "fedavg", "fedprox", "scaffold"]
+    demo = [
+        "fedadmm_printed",
+        "fedadmm_recommended",
+        "fedadmm_released",
+        "feddyn_seen",
+        "fedavg",
+        "fedprox",
+        "scaffold",
+    ]
     assert len({style_of(label).colour for label in [*demo, "fedsgd"]}) == 8
+    assert style_of("feddyn") != style_of("feddyn_seen")  # the same colour, another dash
 
 
 def test_a_method_has_one_style_everywhere_and_an_unknown_label_a_stable_one():

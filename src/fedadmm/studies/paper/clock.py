@@ -13,7 +13,7 @@ from fedadmm.studies.paper.study import PaperRun, Size, Study, experiments_in
 # The forms and the learning rate that do best on digits: see presets/digits.toml.
 METHODS: dict[str, AnyAlgorithm] = {
     "fedadmm": FedADMM(rho=0.1, eta="seen", start="global"),
-    "feddyn": FedDyn(rho=0.1, over="seen"),
+    "feddyn_seen": FedDyn(rho=0.1, over="seen"),
     "fedavg": FedAvg(),
     "fedprox": FedProx(rho=0.1),
 }

@@ -41,7 +41,7 @@ METHODS = {
     "fedadmm_participation": PaperMethod(FedADMM(rho=0.01, eta="participation", newcomer="initial")),
     "fedadmm_seen": PaperMethod(FedADMM(rho=0.01, eta="seen")),
     "fedadmm_released": PaperMethod(FedADMMReleased()),
-    "feddyn": PaperMethod(FedDyn(rho=0.1, over="seen")),
+    "feddyn_seen": PaperMethod(FedDyn(rho=0.1, over="seen")),  # over "all" is FedDyn as published
     **BASELINES,
     "fedsgd": PaperMethod(FedSGD(), rounds=6),  # the paper gives it up to 600 rounds
 }
