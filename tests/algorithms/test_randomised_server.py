@@ -1,5 +1,6 @@
 """A server that sits out around FedADMM with exact solves is the randomised ADMM, and reaches the optimum."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ import scipy.optimize
 import torch
 
 from fedadmm import FedADMM, RandomisedServer
+from fedadmm.config.experiment import with_seed
 from fedadmm.config.plans import load_plan
 from fedadmm.core.participation import Devices, Independent
 from fedadmm.core.seeds import stream
+from fedadmm.runs.assembly import federation_of
 from fedadmm.runs.runner import run
 from play import Play, identical
 from quadratics import heterogeneous
@@ -97,3 +100,23 @@ def test_the_preset_solves_exactly_by_steps_and_by_lbfgs(tmp_path: Path) -> None
         last.append(run(experiment, out=tmp_path).history[-1].metrics["distance"])
     assert last[0] == pytest.approx(last[1], rel=1e-9)
     assert last[0] < 0.5
+
+
+def test_the_servers_coin_is_tossed_with_the_runs_seed_unless_it_has_its_own() -> None:
+    def coin(algorithm: RandomisedServer, seed: int) -> list[bool]:
+        return [with_seed(algorithm, seed).is_awake(round) for round in range(1, 40)]
+
+    expected = {seed: [bool(stream(seed, "server", round).random() < 0.5) for round in range(1, 40)] for seed in (0, 7)}
+    assert (coin(RandomisedServer(), 0), coin(RandomisedServer(), 7)) == (expected[0], expected[7])
+    assert coin(RandomisedServer(seed=0), 7) == expected[0] != expected[7]
+    within = with_seed(RandomisedServer(seed=1, inner=RandomisedServer()), 7)
+    assert (within.seed, within.inner.seed) == (1, 7)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_run_hands_its_seed_on_and_is_named_after_it(seed: int) -> None:
+    base = load_plan("randomised_admm").experiment().replace(seed=seed)
+    federation = federation_of(base)
+    assert federation.algorithm.seed == seed
+    named = [base.replace(algorithm=replace(base.algorithm, seed=own)).hash == base.hash for own in (0, 7)]
+    assert named == [seed == 0, seed == 7]

@@ -21,14 +21,17 @@ from fedadmm.algorithms import (
     FedNova,
     FedPD,
     FedProx,
+    FedSGD,
     FedYogi,
     RandomisedServer,
     Scaffold,
 )
+from fedadmm.config.compatibility import check_local
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import PlainSGDOnly, trait
 from fedadmm.core.round import num_bytes
 from fedadmm.core.schedules import Constant, Cosine, Step
+from fedadmm.training.local import LocalTraining
 from play import Play
 from quadratics import heterogeneous
 
@@ -50,6 +53,10 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
     [
         (lambda: FedADMM(rho=0.0), "rho=0.0 is out of range; use a finite number greater than 0"),
         (lambda: FedADMM(rho=Step(0.1, -1.0, at_round=3)), "rho=-1.0 is out of range"),
+        (
+            lambda: FedADMM(rho=Step(0.1, 1.0, at_round=3), eta="seen"),
+            "which is off the optimum while clients have rhos of different rounds; use one rho for all rounds",
+        ),
         (lambda: FedADMM(rho=float("nan")), "rho=nan is out of range"),
         (lambda: FedADMM(rho="big"), "rho='big' is neither a number nor a schedule"),
         (lambda: FedADMM(rho=True), "rho=True is neither a number nor a schedule"),
@@ -112,6 +119,17 @@ def test_only_scaffold_and_fednova_have_no_room_for_momentum_and_weight_decay() 
     names = [name for name, algorithm in ALGORITHMS.items() if trait(algorithm(), PlainSGDOnly)]
     assert names == ["scaffold", "fednova"]
     assert trait(FedAdam(inner=Scaffold()), PlainSGDOnly)
+
+
+@pytest.mark.parametrize("method", [FedSGD(), FedHybrid(), FedAdam(inner=FedSGD())], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("setting", [{"momentum": 0.5}, {"weight_decay": 0.1}, {"clip": 10.0}], ids=str)
+def test_a_method_without_local_steps_refuses_what_it_would_ignore(method: Any, setting: dict[str, float]) -> None:
+    ((key, value),) = setting.items()
+    sentence = f"{type(method).__name__} takes gradients and no local steps, so it would ignore local's {key}={value}"
+    with pytest.raises(InputError, match=sentence):
+        check_local(method, LocalTraining(**setting))
+    check_local(method, LocalTraining(epochs=3))
+    check_local(FedAdam(), LocalTraining(**setting))
 
 
 @pytest.mark.parametrize(

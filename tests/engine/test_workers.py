@@ -39,7 +39,7 @@ def test_two_workers_give_the_bytes_of_one_process(name: str) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_neither_the_number_of_workers_nor_the_store_shows_in_the_result(workers, on_disk, tmp_path) -> None:
-    method = ON_NETWORKS["fedadmm, seen, rho rising"]
+    method = ON_NETWORKS["fedadmm, rho rising"]
     serial = _outcome(_simulation(method, engine="serial"))
     folder = tmp_path / "state" if on_disk else None
     assert identical(_outcome(_simulation(method, engine="workers", workers=workers, folder=folder)), serial)

@@ -47,6 +47,21 @@ def test_the_loss_of_a_round_is_the_mean_over_its_applied_clients() -> None:
     assert world.play(FedAvg()).round([0, 1, 2]).client_loss == expected
 
 
+def test_the_loss_of_a_round_is_weighted_as_its_uploads_are() -> None:
+    alone = [network_world().play(FedAvg()).round([client]).client_loss for client in (0, 3)]
+    both = network_world().play(FedAvg(), weights=WEIGHTS).round([0, 3]).client_loss
+    assert both == pytest.approx((1.0 * alone[0] + 4.0 * alone[1]) / 5, rel=1e-6)
+
+
+def test_an_upload_that_is_finite_and_absurd_is_applied_and_named(method: Algorithm) -> None:
+    world = quadratic_world()
+    play = world.play(method).rounds(BEFORE)
+    assert play.round([0, 1, 2]).oversized == ()
+    world.task.targets[1].fill_(1e17)
+    summary = play.round([0, 1, 4])
+    assert (summary.clients, summary.refused, summary.oversized) == ((0, 1, 4), (), (1,))
+
+
 def test_the_weight_of_a_refused_client_is_neither_active_nor_seen() -> None:
     world = quadratic_world()
     turnouts: list[Turnout] = []

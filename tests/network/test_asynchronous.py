@@ -88,7 +88,6 @@ def test_a_client_works_on_the_theta_that_it_was_sent():
 BALANCED = {
     "fedadmm, participation": METHODS["fedadmm, participation"],
     "fedadmm, seen": METHODS["fedadmm, seen"],
-    "fedadmm, seen, rho rising": METHODS["fedadmm, seen, rho rising"],
     "feddyn": FedDyn(over="all"),
     "feddyn, rho rising": FedDyn(rho=Step(before=0.1, after=0.3, at_round=3)),
     "scaffold": Scaffold(),

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import CorrectsLateNewcomers, HasInvariant, HasPersonalModel, Invariant
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import Constant, Rate, Schedule, at, check_rate
 
 
 class Server(NamedTuple):
@@ -66,6 +66,12 @@ class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel,
             )
         if isinstance(self.eta, str) and self.eta not in ("participation", "seen"):
             raise InputError(f'eta={self.eta!r} is unknown; use a number, "participation" or "seen"')
+        if isinstance(self.eta, str) and isinstance(self.rho, Schedule) and not isinstance(self.rho, Constant):
+            raise InputError(
+                f'eta="{self.eta}" keeps theta the plain mean of u = w + y / rho, which is off the optimum while '
+                "clients have rhos of different rounds; use one rho for all rounds, a number for eta, or fedadmm_auto, "
+                "which weights u by rho"
+            )
         if not isinstance(self.eta, str):
             check_rate("eta", self.eta, positive=True)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fedadmm.core.algorithm import Algorithm, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import (
+    GradientsOnly,
     HasInvariant,
     HasPersonalModel,
     Invariant,
@@ -39,7 +40,9 @@ class Upload(NamedTuple):
     delta: Vector
 
 
-class FedHybrid(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel, NeedsEveryClient, SecondOrder):
+class FedHybrid(
+    Algorithm[Server, Client, Upload], GradientsOnly, HasInvariant, HasPersonalModel, NeedsEveryClient, SecondOrder
+):
     """Some clients take gradient steps and the others Newton steps, all of them in every round.
 
     newton: the share of Newton clients, spread evenly over the ids; a client stays what it is.

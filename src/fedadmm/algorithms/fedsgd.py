@@ -6,10 +6,10 @@ The learning rate is the server's step: theta <- theta - learning_rate * mean(g)
 
 from fedadmm.algorithms.fedavg import Server, Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
-from fedadmm.core.optional import UploadsStep
+from fedadmm.core.optional import GradientsOnly, UploadsStep
 
 
-class FedSGD(Algorithm[Server, NoState, Upload], UploadsStep):
+class FedSGD(Algorithm[Server, NoState, Upload], GradientsOnly, UploadsStep):
     """One full-batch gradient per active client."""
 
     def init_server(self, theta: Vector) -> Server:

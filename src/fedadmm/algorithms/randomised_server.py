@@ -21,10 +21,13 @@ AS_ANALYSED = FedADMM(rho=1.0, eta="participation", newcomer="initial")
 
 
 class RandomisedServer(Wrapper):
-    """An algorithm whose server takes part in a round with probability `awake`; `seed` is that of its coin."""
+    """An algorithm whose server takes part in a round with probability `awake`.
+
+    seed: of the server's coin. None: the run's seed, or 0 where there is no run.
+    """
 
     awake: float = 0.5
-    seed: int = 0
+    seed: int | None = None
     inner: AnyAlgorithm = AS_ANALYSED
 
     memory = ("ahead",)
@@ -51,7 +54,7 @@ class RandomisedServer(Wrapper):
 
     def is_awake(self, round: int) -> bool:
         """Return whether the server takes part in a round."""
-        return bool(stream(self.seed, "server", round).random() < self.awake)
+        return bool(stream(self.seed or 0, "server", round).random() < self.awake)
 
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
         return (theta,)

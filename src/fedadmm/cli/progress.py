@@ -80,13 +80,18 @@ class Bar(Listener):
         self._progress.update(self._task, completed=min(len(history), self._rounds))
 
     def after_round(self, record: Record, simulation: Simulation) -> None:
-        """Move the bar, and name the refused clients."""
+        """Move the bar, and name the clients whose updates were refused or oversized."""
         score = self._metric.of(record)
         text = "" if score is None else f"{self._metric.named_text(score)}{self._target}"
         self._progress.update(self._task, completed=record.round, score=text)
         for client in record.refused if self._tell_refused else ():
             self._progress.console.print(
                 f"[yellow]{self._label}: round {record.round} refused client {client}: its update is not finite"
+            )
+        for client in record.oversized if self._tell_refused else ():
+            self._progress.console.print(
+                f"[yellow]{self._label}: round {record.round} applied an update of client {client} that is over a "
+                "million times as long as the model; lower local.learning_rate, or set local.clip"
             )
 
     def ended(self) -> None:

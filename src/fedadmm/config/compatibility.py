@@ -13,7 +13,7 @@ from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import MetricName
-from fedadmm.core.optional import NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
+from fedadmm.core.optional import GradientsOnly, NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
 from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Uniform
 from fedadmm.data.federated import FederatedData
 from fedadmm.network.settings import Clock, Faults
@@ -63,14 +63,26 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     participation.check(devices.num_clients)
     check_everyone(algorithm, participation)
     options.local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
-    if trait(algorithm, PlainSGDOnly):
-        options.local.check_plain(type(algorithm).__name__)
+    check_local(algorithm, options.local)
     if faults is not None and options.engine == "ray":
         raise InputError('engine="ray" keeps no state from before a lost reply; use "workers" with faults')
     if clock is not None:
         _check_clock(clock, algorithm, faults=faults, engine=options.engine)
     if options.certificate is not None:
         _check_certificate(options.certificate, algorithm, num_clients=devices.num_clients)
+
+
+def check_local(algorithm: AnyAlgorithm, local: LocalTraining) -> None:
+    """Refuse settings of the local solve that a method has no room for, or would ignore."""
+    if trait(algorithm, PlainSGDOnly):
+        local.check_plain(type(algorithm).__name__)
+    solving = ("momentum", "weight_decay", "clip")
+    keys = " and ".join(f"{key}={value}" for key in solving if (value := getattr(local, key)))
+    if keys and trait(algorithm, GradientsOnly) is not None:
+        raise InputError(
+            f"{type(algorithm).__name__} takes gradients and no local steps, so it would ignore local's {keys}; leave "
+            "them out; for a decay in every gradient use model.l2"
+        )
 
 
 def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
 import tomli_w
@@ -54,6 +54,11 @@ def algorithm_to_table(algorithm: AnyAlgorithm) -> dict[str, Any]:
     values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
     plain = {key: algorithm_to_table(v) if isinstance(v, Algorithm) else to_plain(v) for key, v in values.items()}
     return {"name": names[0] if names else f"{kind.__module__}:{kind.__qualname__}", **plain}
+
+
+def with_seed(algorithm: AnyAlgorithm, seed: int) -> AnyAlgorithm:
+    """Return an algorithm whose own `seed`, where it has one that is None, is the run's."""
+    return replace(algorithm, seed=seed) if getattr(algorithm, "seed", seed) is None else algorithm  # type: ignore[call-arg]
 
 
 def _hashed_table(table: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +192,7 @@ class Experiment(Settings):
     def hash(self) -> str:
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
-        table["algorithm"] = _hashed_table(table["algorithm"])
+        table["algorithm"] = _hashed_table(algorithm_to_table(with_seed(self.algorithm, self.seed)))
         for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
             del table[key]
         table["local"] = {OLD_WORDS["local"].get(key, key): value for key, value in table["local"].items()}

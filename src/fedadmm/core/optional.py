@@ -25,6 +25,10 @@ class PlainSGDOnly:
     """A method whose mathematics has no room for momentum and weight decay."""
 
 
+class GradientsOnly:
+    """A method that takes gradients and never solves a local problem, so it has no use for the settings of a solve."""
+
+
 class UploadsStep:
     """A method whose server does nothing to theta but add the clients' mean step."""
 

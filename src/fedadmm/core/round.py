@@ -11,6 +11,9 @@ from fedadmm.core.optional import SkipsCommunication, trait
 M = TypeVar("M", bound=Message)
 
 
+OVERSIZED = 1e6  # norms of the model, or 1 where that is smaller: no useful update is as large
+
+
 class Buffers(NamedTuple):
     """A model's buffers, which travel beside theta and never get a dual."""
 
@@ -48,6 +51,7 @@ class ClientStats(NamedTuple):
     loss: float  # mean training loss over the local steps
     buffers: Buffers
     epsilon: float | None = None  # |grad L|^2 where the local solve ended (equation 6), None if nobody asked
+    upload_norm: float = 0.0  # of the vectors that it sends
 
 
 class Problem(LocalProblem, Protocol):
@@ -83,7 +87,7 @@ class RoundSummary(NamedTuple):
 
     clients: tuple[int, ...]  # whose uploads were applied
     refused: tuple[int, ...]  # whose uploads were not finite
-    client_loss: float | None  # mean over the clients whose work counts
+    client_loss: float | None  # weighted mean over the clients whose work counts
     steps: int
     gradient_evaluations: int
     bytes_up: int
@@ -91,6 +95,7 @@ class RoundSummary(NamedTuple):
     # By the clients whose work counts: spread of epsilon and of their steps; {} if nobody asked.
     achieved: dict[str, float]
     silent: tuple[int, ...] = ()  # who computed, and sent nothing
+    oversized: tuple[int, ...] = ()  # whose uploads were applied, and are absurdly large
 
 
 def run_client(
@@ -109,7 +114,7 @@ def run_client(
     state = received(algorithm, download, state, assignment)
     before = problem.stats().buffers.floats
     upload, state = algorithm.client_update(download, state, problem)
-    stats = problem.stats()
+    stats = problem.stats()._replace(upload_norm=norm_of(upload))
     after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
@@ -136,10 +141,14 @@ def run_round(
     applied: list[int] = []
     refused: list[int] = []
     silent: list[int] = []
+    oversized: list[int] = []
     all_stats: list[ClientStats] = []
     counting: list[ClientStats] = []  # of those whose work counts
+    weights: list[float] = []  # theirs
     bytes_up = bytes_down = 0
-    down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
+    download = algorithm.download(server)
+    down = num_bytes(download) + num_bytes(checkpoint.buffers)
+    largest = OVERSIZED * max(1.0, norm_of((download.theta,)))
 
     for result in results:
         all_stats.append(result.stats)
@@ -150,11 +159,14 @@ def run_round(
             refused.append(result.client)
             continue
         counting.append(result.stats)
+        weights.append(weight(result.client))
         if result.first_visit:
-            seen += weight(result.client)
+            seen += weights[-1]
         if result.silent:
             silent.append(result.client)
             continue
+        if result.stats.upload_norm > largest:
+            oversized.append(result.client)
         members = (result.client,) if result.mean_of is None else result.mean_of
         if members:
             uploads.add(result.upload, weight=sum(map(weight, members)))
@@ -171,15 +183,22 @@ def run_round(
     summary = RoundSummary(
         tuple(applied),
         tuple(refused),
-        sum(stats.loss for stats in counting) / len(counting) if counting else None,
+        _mean_loss(counting, weights),
         sum(stats.steps for stats in all_stats),
         sum(stats.gradient_evaluations for stats in all_stats),
         bytes_up,
         bytes_down,
         achieved(counting),
         tuple(silent),
+        tuple(oversized),
     )
     return ServerCheckpoint(number + 1, server, Buffers(floats, integers), seen), summary
+
+
+def _mean_loss(counting: Sequence[ClientStats], weights: Sequence[float]) -> float | None:
+    if not counting:
+        return None
+    return sum(own * stats.loss for own, stats in zip(weights, counting, strict=True)) / sum(weights)
 
 
 def achieved(counting: Sequence[ClientStats]) -> dict[str, float]:
@@ -199,6 +218,11 @@ def num_bytes(message: Message) -> int:
 def is_finite(message: Message) -> bool:
     """Return whether no field of the message holds a NaN or an infinity."""
     return all(math.isfinite(field) if _is_number(field) else _is_finite(field) for field in message)
+
+
+def norm_of(message: Message) -> float:
+    """Return the norm of the vectors of a message together."""
+    return math.hypot(*(float(field.norm()) for field in message if not _is_number(field)))
 
 
 def _is_number(field: Any) -> bool:

@@ -4,6 +4,7 @@ An algorithm runs unchanged: the server's vectors are [d], a client's [K, d], an
 otherwise than in the serial engine, so results agree to rounding, not to the bit.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -77,7 +78,9 @@ class StackedEngine(SerialEngine):
                 for assignment, ok in zip(problem.assignments, finite, strict=True)
             ]
             uploads = [mean_of_stack(upload, weights, form=self._upload_form)] * len(clients)
-        rows = zip(problem.assignments, uploads, problem.stats(), found, finite, strict=True)
+        norms = _row_norms(upload, len(clients), form=self._upload_form)
+        all_stats = [own._replace(upload_norm=norm) for own, norm in zip(problem.stats(), norms, strict=True)]
+        rows = zip(problem.assignments, uploads, all_stats, found, finite, strict=True)
         return {
             assignment.client: ClientResult(
                 assignment.client, own, stats, state is None, ok, silent=not assignment.sends
@@ -143,6 +146,13 @@ def _rows(field: Any, num_clients: int, like: Any) -> Sequence[Any]:
         copies: Sequence[Any] = torch.unbind_copy(rows)  # type: ignore[assignment, func-returns-value]
         return copies
     return field.expand(num_clients, 1).flatten().tolist()
+
+
+def _row_norms(message: Message, num_clients: int, *, form: Message) -> list[float]:
+    """Return the norm of each client's vectors together; `form` is that of one message."""
+    vectors = [field for field, like in zip(message, form, strict=True) if isinstance(like, torch.Tensor)]
+    norms = [field.norm(dim=-1).expand(num_clients).tolist() for field in vectors]
+    return [math.hypot(*own) for own in zip(*norms, strict=True)] or [0.0] * num_clients
 
 
 def _finite_rows(fields: Message, num_clients: int) -> list[bool]:

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import Reply, Request
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite, norm_of
 from fedadmm.flower.wire import Payload, Wire, WrongFormatError, integer, number
 
 
@@ -144,6 +144,7 @@ def read_update(message: Message, wire: Wire, *, theta: Vector, buffers: Buffers
             number(metrics, "train-loss"),
             Buffers(payload.floats, integers),
             number(metrics, "epsilon") if "epsilon" in metrics else None,
+            norm_of(payload.message),
         )
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
     finite = finite and is_finite(payload.message)

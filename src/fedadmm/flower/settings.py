@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from flwr.app import Context
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedadmm.algorithms import FedADMM
-from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table
+from fedadmm.config.compatibility import check_local
+from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
@@ -55,6 +56,11 @@ class FederationSettings(Settings):
             )
         return value
 
+    @model_validator(mode="after")
+    def _check_local(self) -> Self:
+        check_local(self.algorithm, self.local)
+        return self
+
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "FederationSettings":
         """Return the settings in a run configuration, whose keys are such as "local.learning-rate"."""
@@ -70,7 +76,7 @@ class FederationSettings(Settings):
     @property
     def identity(self) -> dict[str, str]:
         """What determines a round, key by key as a run configuration names them."""
-        tables = {"algorithm": algorithm_to_table(self.algorithm), "local": self.local.to_table()}
+        tables = {"algorithm": algorithm_to_table(with_seed(self.algorithm, self.seed)), "local": self.local.to_table()}
         keys = {key: getattr(self, key) for key in ("num_clients", "fraction_train", "seed", "wire")}
         keys |= {
             f"{name}.{key}": value

@@ -24,6 +24,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
+from fedadmm.config.experiment import with_seed
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection, Request
 from fedadmm.core.participation import Devices, Uniform
@@ -70,7 +71,7 @@ class AlgorithmStrategy(Strategy):
         evaluation: Evaluation | None = None,
         aggregator: Strategy | None = None,
     ) -> None:
-        self.settings, self.algorithm = settings, settings.algorithm
+        self.settings, self.algorithm = settings, with_seed(settings.algorithm, settings.seed)
         self._model, self._folder, self._aggregator = model, folder, aggregator
         self._evaluation = evaluation
         self.wire = WIRES[settings.wire](self.algorithm, model)
@@ -140,6 +141,8 @@ class AlgorithmStrategy(Strategy):
         self._round.applied = (checkpoint, summary)
         for client in summary.refused:
             log(WARNING, "Client %d is refused in round %d: its upload cannot be used", client, checkpoint.round)
+        for client in summary.oversized:
+            log(WARNING, "Client %d sent an upload over a million times as long as the model", client)
         log(INFO, "Round %d applies %d of %d", checkpoint.round, len(summary.clients), num_selected)
         metrics = MetricRecord({"num-applied": len(summary.clients), "num-refused": len(summary.refused)})
         if summary.client_loss is not None:

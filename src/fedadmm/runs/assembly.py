@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.config.compatibility import Options, check_model, check_rules
-from fedadmm.config.experiment import DataSettings, Experiment, Weighting
+from fedadmm.config.experiment import DataSettings, Experiment, Weighting, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError, import_named
 from fedadmm.core.metrics import metric_named
@@ -66,6 +66,7 @@ class Federation:
 def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     """Return the federation that these options describe; a mistake in them is found here."""
     data, clock, seed = options.data, options.clock, options.seed
+    algorithm = with_seed(algorithm, seed)
     participation = participation_from(options.participation)
     facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (options.devices or {}).items()}}
     devices = Devices(data.num_clients, facts)

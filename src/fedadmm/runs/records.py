@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
 CLOCK_KEYS = ("simulated_seconds", "mean_staleness", "max_staleness")
-NOTHING: dict[str, Any] = {"lost": (), "silent": (), **dict.fromkeys(CLOCK_KEYS)}
-CLIENT_KEYS = ("clients", "refused", "lost", "silent")  # that list clients
+NOTHING: dict[str, Any] = {"lost": (), "silent": (), "oversized": (), **dict.fromkeys(CLOCK_KEYS)}
+CLIENT_KEYS = ("clients", "refused", "lost", "silent", "oversized")  # that list clients
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Record:
     round: int  # counted from 1
     accuracy: float | None  # on the test examples
     loss: float | None  # on the test examples
-    client_loss: float | None  # mean training loss of the round's clients
+    client_loss: float | None  # weighted mean training loss of the round's clients
     clients: tuple[int, ...]  # whose uploads were applied
     refused: tuple[int, ...]  # whose uploads were not finite
     steps: int
@@ -39,6 +39,7 @@ class Record:
     # The user's own, the distance to the optimum, a certificate, and what the clients achieved.
     metrics: dict[str, float | None] = field(default_factory=dict)
     silent: tuple[int, ...] = ()  # who computed, and sent nothing that arrived
+    oversized: tuple[int, ...] = ()  # whose uploads were applied, and over a million times as long as the model
     simulated_seconds: float | None = None  # that the round lasted, where there is a [clock]
     mean_staleness: float | None = None  # updates that its uploads missed, where the server is asynchronous
     max_staleness: int | None = None
