@@ -58,7 +58,7 @@ def algorithm_to_table(algorithm: AnyAlgorithm) -> dict[str, Any]:
 
 def with_seed(algorithm: AnyAlgorithm, seed: int) -> AnyAlgorithm:
     """Return an algorithm whose own `seed`, where it has one that is None, is the run's."""
-    return replace(algorithm, seed=seed) if getattr(algorithm, "seed", seed) is None else algorithm  # type: ignore[call-arg]
+    return replace(algorithm, seed=seed) if getattr(algorithm, "seed", seed) is None else algorithm
 
 
 def _hashed_table(table: dict[str, Any]) -> dict[str, Any]:
