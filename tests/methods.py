@@ -7,6 +7,8 @@ import pytest
 
 from fedadmm.algorithms import (
     ALGORITHMS,
+    Averaged,
+    FastFedADMM,
     FedACG,
     FedAdam,
     FedADMM,
@@ -31,6 +33,8 @@ FALLING = Cosine(start=1.0, end=0.5, length=4)
 
 METHODS: dict[str, AnyAlgorithm] = {
     **{name: algorithm() for name, algorithm in ALGORITHMS.items()},
+    "fast_fedadmm, rho 0.5": FastFedADMM(rho=0.5, look_ahead=0.5, average=0.0),
+    "averaged, feddyn": Averaged(inner=FedDyn()),
     "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),
     "fedadmm, participation, global": FedADMM(rho=0.5, eta="participation", newcomer="initial", start="global"),
     "fedadmm, seen": FedADMM(rho=0.5, eta="seen"),
@@ -63,7 +67,7 @@ METHODS: dict[str, AnyAlgorithm] = {
 }
 # A network has no use for Newton steps, and a stack of clients no Hessians.
 ON_NETWORKS = {name: method for name, method in METHODS.items() if not trait(method, SecondOrder)}
-PLAIN = ("fedadmm", "scaffold", "feddyn_auto", "fedpd")
+PLAIN = ("fast_fedadmm", "fedadmm", "scaffold", "feddyn_auto", "fedpd")
 
 
 def mostly_slow(values: Iterable[Any], *, plain: Collection[Any] = PLAIN) -> list[Any]:

@@ -1,5 +1,7 @@
 """The names of the package, one a line. Type checkers read them, and so does __init__.py, which imports a name late."""
 
+from fedadmm.algorithms import Averaged as Averaged
+from fedadmm.algorithms import FastFedADMM as FastFedADMM
 from fedadmm.algorithms import FedACG as FedACG
 from fedadmm.algorithms import FedAdam as FedAdam
 from fedadmm.algorithms import FedADMM as FedADMM

@@ -130,7 +130,7 @@ def test_methods_with_an_invariant_declare_it() -> None:
         for name, method in METHODS.items()
         if invariant_of(method, method.init_server(theta), initial=theta, registered=5.0) is not None
     }
-    exact = ("participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto", "randomised_server")
+    exact = ("fast_fedadmm", "participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto", "randomised_server")
     assert keepers == {name for name in METHODS if any(word in name for word in exact)}
 
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.optimize
 import torch
 
-from fedadmm.algorithms import FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedPD, FedProx
+from fedadmm.algorithms import FastFedADMM, FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedPD, FedProx
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.participation import Uniform
 from fedadmm.studies.theory.quadratics import drawn
@@ -31,6 +31,7 @@ FIFTH = _a_fifth(NUM_CLIENTS, rounds=1500)
 EXACT_BOOKS = {
     "FedADMM, participation": lambda rho: FedADMM(rho=rho, eta="participation", newcomer="initial"),
     "FedADMM, seen": lambda rho: FedADMM(rho=rho, eta="seen"),
+    "FastFedADMM": lambda rho: FastFedADMM(rho=rho),
     "FedDyn, all": lambda rho: FedDyn(rho=rho),
     "FedDyn, seen": lambda rho: FedDyn(rho=rho, over="seen"),
 }
@@ -108,6 +109,7 @@ def _stays(play: Play) -> bool:
 @pytest.mark.parametrize(
     "algorithm",
     [
+        FastFedADMM(),
         FedADMMAuto(),
         FedDynAuto(),
         pytest.param(FedADMMAuto(start="local"), marks=pytest.mark.slow),

@@ -1,5 +1,7 @@
 """One paper, one file; this table gives each its name in an experiment."""
 
+from fedadmm.algorithms.averaged import Averaged
+from fedadmm.algorithms.fast_fedadmm import FastFedADMM
 from fedadmm.algorithms.fedacg import FedACG
 from fedadmm.algorithms.fedadmm import FedADMM
 from fedadmm.algorithms.fedadmm_auto import FedADMMAuto
@@ -20,6 +22,7 @@ from fedadmm.core.algorithm import AnyAlgorithm
 
 ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
     "fedadmm": FedADMM,
+    "fast_fedadmm": FastFedADMM,
     "fedadmm_auto": FedADMMAuto,
     "fedadmm_released": FedADMMReleased,
     "fedsgd": FedSGD,
@@ -36,10 +39,13 @@ ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
     "fedhybrid": FedHybrid,
     "fedacg": FedACG,
     "randomised_server": RandomisedServer,
+    "averaged": Averaged,
 }
 
 __all__ = [
     "ALGORITHMS",
+    "Averaged",
+    "FastFedADMM",
     "FedACG",
     "FedADMM",
     "FedADMMAuto",

@@ -1,0 +1,39 @@
+"""Any algorithm, judged at a running mean of its server's models (Polyak and Ruppert, 1992).
+
+average  the running mean of the models of all rounds so far; the weights of the rounds fall by `decay`, and sum to 1
+Training is the inner algorithm's and does not change: only what is evaluated, exported and reported is the average.
+"""
+
+from typing import Any
+
+from fedadmm.algorithms.server_optimizer import PLAIN, check_decay
+from fedadmm.algorithms.wrapper import Wrapper
+from fedadmm.core.algorithm import AnyAlgorithm, Turnout, Vector
+
+
+class Averaged(Wrapper):
+    """The inner algorithm, evaluated at the running mean of its models; `decay` is what stays of it in a round."""
+
+    decay: float = 0.7
+    inner: AnyAlgorithm = PLAIN
+
+    memory = ("average",)
+
+    def __post_init__(self) -> None:
+        check_decay("decay", self.decay)
+        self.check_is_algorithm()
+
+    def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
+        return (theta,)
+
+    def server_update(self, server: Any, mean: Any, turnout: Turnout) -> Any:
+        after = self.inner.server_update(self.inner_server(server), mean, turnout)
+        return type(server)(*after, updated_average(server.average, self.inner.model(after), self.decay, turnout.round))
+
+    def model(self, server: Any) -> Vector:
+        return server.average
+
+
+def updated_average(average: Vector, newest: Vector, decay: float, round: int) -> Vector:
+    """Return the running mean with the model of a round, which is counted from 1."""
+    return average + (1 - decay) / (1 - decay**round) * (newest - average)

@@ -1,0 +1,137 @@
+"""Fast FedADMM: consensus ADMM in its scaled form, with Nesterov's look-ahead; the successor of Algorithm 1.
+
+theta    the point that clients get, ahead of bar          bar      the mean of the models that a round returns
+w        a client's model after its local training         average  a running mean of bar: the server's model
+mu       a client's scaled dual y / rho, the sum of all its steps w - theta
+mu_mean  the mean dual of the clients seen; rho (mu - mu_mean) is the dual that acts, so the duals that act have mean 0
+rho      the weight of the quadratic term                  look_ahead  how far theta runs ahead of bar
+
+With all clients, exact solves and look_ahead = 0 it is the consensus ADMM of Boyd et al. (2011, section 7.1). With
+rho = 0 it is FedACG (CVPR 2024) without its proximal term. A look-ahead that is shortened when it does harm is from
+fast ADMM (Goldstein et al., SIAM J. Imaging Sci., 2014). docs/FAMILY.md shows what each part gives.
+
+A dual is as old as its client's last visit, so it helps the more, the larger the share of clients in a round is. "auto"
+takes rho = share x stiffness / 2; stiffness.py says what a client measures in the first round. A change of rho leaves
+the sums of steps as they are, so mu_mean is exact whatever rho was and in whatever order updates come.
+"""
+
+from typing import Literal, NamedTuple
+
+from fedadmm.algorithms.averaged import updated_average
+from fedadmm.algorithms.server_optimizer import check_decay
+from fedadmm.algorithms.stiffness import squared, stiffness
+from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
+from fedadmm.core.errors import InputError
+from fedadmm.core.optional import HasInvariant, Invariant
+from fedadmm.core.schedules import check_rate
+
+SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
+GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
+MEMORY = 0.9  # of the usual squared step
+
+
+class Server(NamedTuple):
+    theta: Vector
+    bar: Vector
+    average: Vector
+    mu_sum: Vector  # over all clients
+    seen: float  # the weight of the clients seen
+    applied: float  # the weight of all updates so far
+    stiffness: float  # 0 until it is measured
+    rho: float  # of the next round
+    usual: float  # the running mean of |mean step|^2; 0 before the first round
+    least: float  # the smallest that this has been since the look-ahead was last halved
+    trust: float  # what is left of the look-ahead
+
+
+class Client(NamedTuple):
+    mu: Vector
+
+
+class Upload(NamedTuple):
+    step: Vector  # w - theta
+    stiffness: Scalar  # 0 once the server knows it
+
+
+class Download(NamedTuple):
+    theta: Vector
+    mu_mean: Vector
+    rho: float
+    is_measured: float  # 1 if nobody needs to measure the stiffness, else 0
+
+
+class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
+    """FedADMM with duals of mean 0, a look-ahead, and a running mean of its models.
+
+    rho: a number, or "auto". 0 switches the duals off.
+    look_ahead: from 0 (none) to below 1.
+    average: how much of the running mean stays from round to round; at 0 the server's model is bar itself.
+    """
+
+    rho: float | Literal["auto"] = "auto"
+    look_ahead: float = 0.85
+    average: float = 0.7
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rho, str) and self.rho != "auto":
+            raise InputError(f'rho={self.rho!r} is unknown; use a number or "auto"')
+        if not isinstance(self.rho, str):
+            check_rate("rho", self.rho, positive=False)
+        check_decay("look_ahead", self.look_ahead)
+        check_decay("average", self.average)
+
+    def init_server(self, theta: Vector) -> Server:
+        rho = 0.0 if isinstance(self.rho, str) else float(self.rho)
+        return Server(theta, theta, theta, zeros_like(theta), 1.0, 0.0, 0.0, rho, usual=0.0, least=0.0, trust=1.0)
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client(zeros_like(theta))
+
+    def download(self, server: Server) -> Download:
+        measured = self.rho != "auto" or server.stiffness > 0
+        return Download(server.theta, server.mu_sum / server.seen, server.rho, float(measured))
+
+    def client_update(self, server: Download, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        theta = server.theta
+        centre = theta - (client.mu - server.mu_mean)  # the dual and the quadratic term in one
+        w = problem.solve(start=theta, rho=server.rho, centre=centre).w
+        found = 0.0 if server.is_measured else stiffness(problem, theta=theta, w=w, y=zeros_like(theta), rho=0.0)
+        return Upload(w - theta, found), Client(client.mu + (w - theta))
+
+    def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
+        bar = server.theta + mean.step
+        applied, found = server.applied + turnout.active, server.stiffness or mean.stiffness
+        share = applied / (turnout.round * turnout.registered)
+        spike, guard = _guarded(server, squared(mean.step))
+        return Server(
+            theta=bar + self.look_ahead * server.trust / spike * (bar - server.bar),
+            bar=bar,
+            average=updated_average(server.average, bar, self.average, turnout.round),
+            mu_sum=server.mu_sum + turnout.active * mean.step,
+            seen=turnout.seen,
+            applied=applied,
+            stiffness=found,
+            rho=share * found / 2 if self.rho == "auto" else server.rho,
+            **guard,
+        )
+
+    def model(self, server: Server) -> Vector:
+        return server.average
+
+    def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
+        mu_mean = server.mu_sum / registered
+        return Invariant("mu_sum", mu_mean, lambda client: client.mu, zeros_like(mu_mean))
+
+
+def _guarded(server: Server, size: float) -> tuple[float, dict[str, float]]:
+    """Return by how much a squared mean step is too large, 1 if it is not, and what the server remembers of it.
+
+    A run that diverges grows past GROWTH again and again, until what is left of the look-ahead does no harm.
+    """
+    if not server.usual:
+        return 1.0, {"usual": size, "least": size, "trust": 1.0}
+    spike = max(1.0, size / (SPIKE * server.usual))
+    usual = MEMORY * server.usual + (1 - MEMORY) * size / spike
+    if usual > GROWTH * server.least:
+        return spike, {"usual": usual, "least": usual, "trust": server.trust / 2}
+    return spike, {"usual": usual, "least": min(usual, server.least), "trust": server.trust}

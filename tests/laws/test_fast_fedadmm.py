@@ -1,0 +1,87 @@
+"""What fast FedADMM is in its corners, held to recursions that are written from the papers; and its guard."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedadmm.algorithms import FastFedADMM, FedACG, FedAvg
+from fedadmm.core.algorithm import Algorithm
+from play import Play
+from quadratics import Quadratics, heterogeneous
+
+CLIENTS = heterogeneous(10, 4, seed=2)
+START = torch.full((4,), 3.0).double()
+SOME = [[0, 3, 4], [1, 3, 9], [2, 5, 8], [0, 6, 7], [1, 2, 9]] * 4
+
+
+def _play(algorithm: Algorithm, clients: Quadratics = CLIENTS, num_clients: int = 10) -> Play:
+    return Play(algorithm, clients, START.to(clients.targets), num_clients=num_clients)
+
+
+def test_with_everyone_and_no_look_ahead_it_is_consensus_admm() -> None:
+    """Boyd et al. (2011), equations 7.3 to 7.5 in scaled form: x_i, then z = mean(x_i + u_i), then u_i += x_i - z."""
+    rho, play = 0.7, _play(FastFedADMM(rho=0.7, look_ahead=0.0, average=0.0))
+    hessians, targets = CLIENTS.hessians.numpy(), CLIENTS.targets.numpy()
+    z, u = START.numpy(), np.zeros_like(targets)
+    for _ in range(20):
+        x = np.stack(
+            [
+                np.linalg.solve(h + rho * np.eye(4), h @ t + rho * (z - u_i))
+                for h, t, u_i in zip(hessians, targets, u, strict=True)
+            ]
+        )
+        z = (x + u).mean(axis=0)
+        u = u + x - z
+        play.round(range(10))
+        np.testing.assert_allclose(play.theta.numpy(), z, atol=1e-12)
+    np.testing.assert_allclose(play.theta.numpy(), CLIENTS.minimiser().numpy(), atol=1e-3)
+
+
+def test_without_duals_it_is_fedacg_and_without_look_ahead_fedavg() -> None:
+    # Long training from a point ahead makes large first steps, at which the guard would differ: none of these is one.
+    ours = _play(FastFedADMM(rho=0.0, look_ahead=0.5, average=0.0))
+    acg = _play(FedACG(lam=0.5, beta=0.0))
+    for clients in SOME:
+        ours.round(clients)
+        acg.round(clients)
+        assert ours.checkpoint.server.trust == 1.0
+    torch.testing.assert_close(ours.checkpoint.server.bar, acg.checkpoint.server.theta, rtol=1e-12, atol=1e-12)
+    plain = _play(FastFedADMM(rho=0.0, look_ahead=0.0, average=0.0)).rounds(SOME)
+    torch.testing.assert_close(plain.theta, _play(FedAvg()).rounds(SOME).theta, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("learning_rate", [1.5, 1.9])
+def test_a_run_that_survives_without_a_look_ahead_survives_with_it(learning_rate: float) -> None:
+    # One gradient step of everyone is gradient descent on the mean, which is stable below 2 / L; Nesterov's is not.
+    curvature = float(torch.linalg.eigvalsh(CLIENTS.hessians.mean(dim=0)).max())
+    clients = Quadratics(CLIENTS.hessians, CLIENTS.targets, num_steps=1, learning_rate=learning_rate / curvature)
+    distances = {}
+    for algorithm in (FastFedADMM(rho=0.0, look_ahead=0.0), FastFedADMM(rho=0.0)):
+        play = _play(algorithm, clients).rounds([range(10)] * 400)
+        distances[algorithm.look_ahead] = float((play.checkpoint.server.bar - CLIENTS.minimiser()).norm())
+    assert distances[0.0] < 1e-6
+    assert distances[0.85] < 100
+    assert play.checkpoint.server.trust < 1.0
+
+
+def test_rho_is_half_the_share_of_clients_times_the_stiffness_of_the_first_round() -> None:
+    # Exact solves without rho: |g| / |w - theta| lies between the curvatures of each client.
+    play = _play(FastFedADMM())
+    play.round(SOME[0])
+    server = play.checkpoint.server
+    assert 0.1 < server.stiffness < 1.0
+    assert server.rho == pytest.approx(0.3 * server.stiffness / 2)
+    play.round([1])  # four updates in two rounds
+    assert play.checkpoint.server.stiffness == server.stiffness
+    assert play.checkpoint.server.rho == pytest.approx(0.2 * server.stiffness / 2)
+
+
+def test_the_model_is_the_running_mean_of_bar() -> None:
+    algorithm = FastFedADMM(average=0.6)
+    play, bars = _play(algorithm), []
+    for clients in SOME[:6]:
+        play.round(clients)
+        bars.append(play.checkpoint.server.bar)
+    weights = 0.6 ** torch.arange(5, -1, -1).double()
+    mean = (torch.stack(bars) * (weights / weights.sum())[:, None]).sum(dim=0)
+    torch.testing.assert_close(algorithm.model(play.checkpoint.server), mean, rtol=1e-12, atol=1e-12)
