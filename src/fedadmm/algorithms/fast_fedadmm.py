@@ -57,7 +57,6 @@ class Download(NamedTuple):
     theta: Vector
     mu_mean: Vector
     rho: float
-    is_measured: float  # 1 if nobody needs to measure the stiffness, else 0
 
 
 class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
@@ -88,14 +87,14 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
         return Client(zeros_like(theta))
 
     def download(self, server: Server) -> Download:
-        measured = self.rho != "auto" or server.stiffness > 0
-        return Download(server.theta, server.mu_sum / server.seen, server.rho, float(measured))
+        return Download(server.theta, server.mu_sum / server.seen, server.rho)
 
     def client_update(self, server: Download, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
         theta = server.theta
         centre = theta - (client.mu - server.mu_mean)  # the dual and the quadratic term in one
         w = problem.solve(start=theta, rho=server.rho, centre=centre).w
-        found = 0.0 if server.is_measured else stiffness(problem, theta=theta, w=w, y=zeros_like(theta), rho=0.0)
+        is_wanted = self.rho == "auto" and not server.rho  # in the first round
+        found = stiffness(problem, theta=theta, w=w, y=zeros_like(theta), rho=0.0) if is_wanted else 0.0
         return Upload(w - theta, found), Client(client.mu + (w - theta))
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
