@@ -11,20 +11,21 @@ from fedadmm.report.methods import estimate
 from fedadmm.report.runs import RunData
 from fedadmm.report.table import markdown
 from fedadmm.studies.campaign import Places, jobs_of, paper_report
-from fedadmm.studies.paper.clock import CLOCK, METHODS, MODES
+from fedadmm.studies.paper import PAPER
+from fedadmm.studies.paper.study import table_of
 
 SECONDS = 1100  # of simulated time, which every run reaches
 TARGET = 0.9
-COLOURS = dict(zip(MODES, ("#5c6470", "#d55e00", "#009e73", "#0072b2"), strict=True))
-NAMES = dict(zip(METHODS, ("FedADMM", "FedDyn, seen", "FedAvg", "FedProx"), strict=True))
+COLOURS = dict(zip(table_of("clock.toml")["variants"], ("#5c6470", "#d55e00", "#009e73", "#0072b2"), strict=True))
+NAMES = dict(zip(table_of("clock.toml")["methods"], ("FedADMM", "FedDyn, seen", "FedAvg", "FedProx"), strict=True))
 Runs = dict[tuple[str, str], list[RunData]]  # by mode and method, one for each seed
 
 
 def runs_in(results: Path) -> Runs:
     """Return the finished runs of the study."""
-    jobs = jobs_of(CLOCK, places=Places(results, results), found={}, size="small")
+    jobs = jobs_of(PAPER["clock"], places=Places(results, results), found={}, size="small")
     found: Runs = {}
-    for section in paper_report(CLOCK, jobs, results=results):
+    for section in paper_report(PAPER["clock"], jobs, results=results):
         for run in section.runs:
             found.setdefault((section.title, run.label), []).append(run)
     return found
@@ -45,7 +46,7 @@ def tables(runs: Runs) -> str:
     }
     parts = []
     for title, text in texts.items():
-        rows = [{"method": NAMES[method], **{mode: text(runs[mode, method]) for mode in MODES}} for method in METHODS]
+        rows = [{"method": NAMES[method], **{mode: text(runs[mode, method]) for mode in COLOURS}} for method in NAMES]
         parts.append(f"{title}:\n\n{markdown(rows)}")
     late = [record for run in runs["asynchronous", "fedavg"] for record in run.rounds]
     mean = np.mean([record.number("mean_staleness") for record in late])
@@ -61,8 +62,8 @@ def draw(runs: Runs, path: Path) -> None:
     times = np.linspace(0, SECONDS, 500)
     with plt.rc_context({"font.size": 9, "axes.titlesize": 10}):
         figure, panels = plt.subplots(2, 2, figsize=(10, 6.4), sharex=True, sharey=True, layout="constrained")
-        for panel, method in zip(panels.flat, METHODS, strict=True):
-            for mode in MODES:
+        for panel, method in zip(panels.flat, NAMES, strict=True):
+            for mode in COLOURS:
                 curves = np.array([accuracy_at(run, times) for run in runs[mode, method]])
                 panel.plot(times, curves.mean(axis=0), color=COLOURS[mode], label=mode, linewidth=1.4)
             panel.axhline(TARGET, color="grey", linewidth=0.8, linestyle=":")
@@ -75,7 +76,7 @@ def draw(runs: Runs, path: Path) -> None:
         for panel in panels[:, 0]:
             panel.set_ylabel("test accuracy")
         handles, names = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=len(MODES), frameon=False)
+        figure.legend(handles, names, loc="outside lower center", ncols=len(COLOURS), frameon=False)
         save_figure(figure, path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import algorithm_from_table
 from fedadmm.studies.paper.study import published
-from fedadmm.studies.theory.table_algorithms import facts, keys, methods, quadratics
+from fedadmm.studies.tables import facts, keys, methods, quadratics
 
 PAGE = Path(__file__).parents[2] / "docs/ALGORITHMS.md"
 

@@ -8,7 +8,7 @@ from broken import BROKEN
 
 from fedadmm.algorithms import FedADMM
 from fedadmm.studies.theory.analysis import checked
-from fedadmm.studies.theory.quadratics import Quadratics, Tolerance, coins, random_quadratics, random_start
+from fedadmm.studies.theory.quadratics import Quadratics, Tolerance, coins, random_quadratics
 from fedadmm.studies.theory.walk import lemma_1, lemma_2, walk
 from quadratics import on_a_line
 
@@ -52,8 +52,8 @@ def test_a_mistake_violates_a_lemma(algorithm: type[FedADMM]) -> None:
 def test_a_constant_eta_violates_lemma_2() -> None:
     task, rho = random_quadratics(0)
     draws = coins(len(task.targets), rounds=30, probability=0.4, seed=0)
-    path = walk(FedADMM(rho=rho, eta=1.0), task, theta=random_start(task, 0), draws=draws)
-    assert not lemma_2(path, rho=rho, smoothness=task.smoothness, printed=False).holds.all()
+    path = walk(FedADMM(rho=rho, eta=1.0), task, theta=task.random_start(0), draws=draws)
+    assert not lemma_2(path, printed=False).holds.all()
 
 
 def test_lemma_1_fails_at_a_first_visit() -> None:
@@ -62,12 +62,12 @@ def test_lemma_1_fails_at_a_first_visit() -> None:
     task = on_a_line([1.0], [5.0])
     theta = torch.zeros(1, dtype=torch.float64)
     path = walk(FedADMM(rho=4.0), task, theta=theta, draws=[[0]] * 5)
-    printed = lemma_1(path, smoothness=1.0, printed=True)
+    printed = lemma_1(path, printed=True)
     assert printed.left[0].item() == pytest.approx(16)
     assert printed.right[0].item() == pytest.approx(2)
     assert printed.holds.flatten().tolist() == [False, True, True, True, True]
     # With the error of a dual of zero, |grad f(0)|^2 = 25, it allows 4 x 25 + 2.
-    holding = lemma_1(path, smoothness=1.0, printed=False)
+    holding = lemma_1(path, printed=False)
     assert holding.right[0].item() == pytest.approx(102)
     assert holding.holds.all()
 
@@ -77,11 +77,11 @@ def test_lemma_2_fails_with_a_newcomer() -> None:
     # so it is 8 + 4 (1 - 2) + 2 (1 - 2)^2 = 6: a fall of 6.5, where the lemma promises 8.5.
     path = walk(FedADMM(rho=4.0), on_a_line([1.0], [5.0]), theta=torch.zeros(1, dtype=torch.float64), draws=[[0]])
     assert path.certificate.lagrangian.tolist() == pytest.approx([12.5, 6.0])
-    printed = lemma_2(path, rho=4.0, smoothness=1.0, printed=True)
+    printed = lemma_2(path, printed=True)
     # -(4 - 2)/2 + 2/4 = -0.5 for the step of w, and -4/2 x 2^2 = -8 for that of theta.
     assert printed.right.tolist() == pytest.approx([-8.5])
     assert printed.holds.tolist() == [False]
-    assert lemma_2(path, rho=4.0, smoothness=1.0, printed=False).holds.all()
+    assert lemma_2(path, printed=False).holds.all()
 
 
 def test_an_inexact_solve_leaves_the_error_that_was_asked_for() -> None:
@@ -91,7 +91,7 @@ def test_an_inexact_solve_leaves_the_error_that_was_asked_for() -> None:
     path = walk(
         FedADMM(rho=rho, eta="participation", newcomer="initial"),
         inexact,
-        theta=random_start(task, 3),
+        theta=task.random_start(3),
         draws=[everyone] * 3,
     )
     for round, (before, after) in enumerate(pairwise(range(4)), start=1):

@@ -13,8 +13,8 @@ from fedadmm.studies.theory.analysis import (
     limit_task,
     thinning,
 )
-from fedadmm.studies.theory.bounds import constants, descent
-from fedadmm.studies.theory.quadratics import EXACT, lowest_value
+from fedadmm.studies.theory.bounds import Assumptions, descent
+from fedadmm.studies.theory.quadratics import EXACT
 from fedadmm.studies.theory.walk import walk
 
 
@@ -29,7 +29,7 @@ def test_the_accuracy_of_the_solves_sets_a_floor() -> None:
     for epsilon in (1e-2, 1e-4):
         tail = gaps_of(lambda i, t, epsilon=epsilon: epsilon, halves(250))[-100:]
         floors[epsilon] = float(tail.mean())
-        _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=0.5)
+        _, _, c_3 = Assumptions(LIMIT_RHO, limit_task().smoothness, p_min=0.5).constants
         # The theorem's floor is m c_3 epsilon, some hundreds of epsilons; nothing pushes V under a tenth of one.
         assert 0.1 * epsilon < floors[epsilon] <= LIMIT_CLIENTS * c_3 * epsilon
     # On quadratics the state is linear in the errors, and V is quadratic in them.
@@ -66,8 +66,8 @@ def test_remark_2_the_weighted_mean_is_below_its_bound() -> None:
     begin = path.everyone
     weights = torch.arange(begin + 1, len(draws) + 1).double() ** -0.5
     gaps = path.certificate.gap.total[begin:-1]
-    _, c_2, _ = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=1.0)
-    room = float(path.certificate.lagrangian[begin]) - lowest_value(limit_task())
+    _, c_2, _ = Assumptions(LIMIT_RHO, limit_task().smoothness, p_min=1.0).constants
+    room = float(path.certificate.lagrangian[begin]) - limit_task().lowest_value
     bound = (
         c_2 / descent(rho=LIMIT_RHO, smoothness=limit_task().smoothness) * room / (LIMIT_CLIENTS * float(weights.sum()))
     )

@@ -12,9 +12,9 @@ from fedadmm.core.algorithm import LocalProblem
 from fedadmm.core.errors import InputError
 from fedadmm.runs.certificate import Certificate, Gap
 from fedadmm.studies.theory.analysis import means_over_draws
-from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
-from fedadmm.studies.theory.quadratics import Quadratics, coins, lowest_value, random_quadratics, random_start
-from fedadmm.studies.theory.walk import Path, lemma_1, lemma_2, lemma_3, walk
+from fedadmm.studies.theory.bounds import Assumptions, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.quadratics import Quadratics, coins, random_quadratics
+from fedadmm.studies.theory.walk import Path, lemmas, walk
 from quadratics import on_a_line
 
 ROUNDS = 20
@@ -39,9 +39,8 @@ def test_the_mean_gap_is_below_the_bound_on_many_problems() -> None:
 
 def test_the_constants_by_hand() -> None:
     # rho = 4, L = 1, p_min = 1/2: c_1 = (1 - 1/2)/2, c_2 = 3 x 17 + 2 (1 + 2/16), c_3 = 3 + 1 + 213 x 20/8.
-    c_1, c_2, c_3 = constants(rho=4.0, smoothness=1.0, p_min=0.5)
-    assert (c_1, c_2, c_3) == pytest.approx((0.25, 53.25, 4 + 213 * 2.5))
     known = Assumptions(rho=4.0, smoothness=1.0, p_min=0.5, num_clients=2, lowest=1.0)
+    assert known.constants == pytest.approx((0.25, 53.25, 4 + 213 * 2.5))
     assert theorem_1(known, rounds=10, lagrangian=3.0) == pytest.approx(213 * 2 / 20)
     # And 6 of squared gradients at the start: 213 (4/4 + 1/2) + 8 / (16 x 1/2) = 320.5 times 6.
     from_start = theorem_1_from_start(known, rounds=10, lagrangian=3.0, gradients=6.0)
@@ -50,7 +49,7 @@ def test_the_constants_by_hand() -> None:
 
 def test_a_rho_that_is_too_small_is_refused() -> None:
     with pytest.raises(InputError, match=r"rho=3.2 is too small for Theorem 1 with L=1; use more than .* = 3.23607"):
-        constants(rho=3.2, smoothness=1.0, p_min=0.5)
+        theorem_1(Assumptions(rho=3.2, smoothness=1.0, p_min=0.5), rounds=1, lagrangian=1.0)
 
 
 # Two clients that pull in opposite ways: f_1 = (w - 1)^2 / 2 and f_2 = (w + 1)^2 / 2, with their minimiser at 0.
@@ -94,8 +93,7 @@ class FromGradients(FedADMM):
 @pytest.mark.parametrize("seed", range(4))
 def test_duals_that_start_at_minus_the_gradient_make_the_printed_theory_true(seed: int) -> None:
     task, rho = random_quadratics(seed)
-    smoothness, lowest, num_clients = task.smoothness, lowest_value(task), len(task.targets)
-    theta = random_start(task, seed)
+    num_clients, theta = len(task.targets), task.random_start(seed)
     draws = [range(num_clients), *coins(num_clients, rounds=ROUNDS, probability=0.5, seed=seed)]
     whole = walk(FromGradients(rho=rho, eta="participation", newcomer="initial"), task, theta=theta, draws=draws)
     first = whole.certificate.lagrangian[:2]
@@ -103,13 +101,8 @@ def test_duals_that_start_at_minus_the_gradient_make_the_printed_theory_true(see
     gradient = num_clients * task.gradient(theta)
     torch.testing.assert_close(whole.theta[1], theta - gradient / (num_clients * rho))
     assert float(first[0] - first[1]) == pytest.approx(float(gradient.square().sum()) / (2 * num_clients * rho))
-    path = _after_the_first_round(whole)
-    for printed in (
-        lemma_1(path, smoothness=smoothness, printed=True),
-        lemma_2(path, rho=rho, smoothness=smoothness, printed=True),
-        lemma_3(path, rho=rho, smoothness=smoothness, lowest=lowest, printed=True),
-    ):
-        assert printed.holds.all()
+    for lemma in lemmas(_after_the_first_round(whole), printed=True):
+        assert lemma.holds.all()
 
 
 def _after_the_first_round(path: Path) -> Path:
@@ -119,4 +112,4 @@ def _after_the_first_round(path: Path) -> Path:
         Gap(*(term[1:] for term in path.certificate.gap)),
         path.certificate.largest_error[1:],
     )
-    return Path(*(values[1:] for values in path[:-1]), certificate)
+    return Path(path.task, path.rho, *(values[1:] for values in path[2:-1]), certificate)

@@ -17,7 +17,7 @@ from fedadmm.runs.folder import TUNING
 from fedadmm.runs.records import Record
 from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.released import as_released
+from fedadmm.studies.paper.study import as_released
 from fedadmm.studies.paper.tuned import read_tuned, write_tuned
 
 

@@ -14,8 +14,7 @@ from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.listeners import Listener, TimeBudget
 from fedadmm.runs.records import Goal, Record
 from fedadmm.studies.cost_estimate import CostEstimate
-from fedadmm.studies.paper.released import as_released
-from fedadmm.studies.paper.study import PaperRun, Size, Study
+from fedadmm.studies.paper.study import PaperRun, Size, Study, as_released
 from fedadmm.studies.paper.tuned import Tuned, tuned_experiment
 
 logger = logging.getLogger(__name__)

@@ -3,12 +3,12 @@
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +17,9 @@ from fedadmm.algorithms import FedADMM, FedDyn, FedHybrid, FedPD, FedSGD
 from fedadmm.config.experiment import algorithm_from_table
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.files import write_whole
-from fedadmm.core.participation import Uniform
 from fedadmm.data.generated import quadratic
-from fedadmm.studies.theory.quadratics import Quadratics, drawn
-from fedadmm.studies.theory.walk import rounds
+from fedadmm.studies.theory.quadratics import Quadratics
+from fedadmm.studies.theory.walk import models
 
 NUM_CLIENTS, DIMENSION, CONDITION, SEED = 100, 5, 10.0, 0
 Found = dict[str, dict[str, Any]]  # results by the key of their cell
@@ -39,23 +38,18 @@ class Method:
     algorithm: AnyAlgorithm
     num_steps: int | None = None
     learning_rate: float = 0.1
+    theory: Sequence[str] = field(repr=False, kw_only=True)  # what is promised, with all clients and with some
 
 
-def _methods() -> Iterator[tuple[str, Method, list[str]]]:
-    """Yield each method of convex.toml with what theory promises of it, with all clients and with some."""
-    for name, table in tomllib.loads((resources.files("fedadmm.studies") / "convex.toml").read_text()).items():
-        theory = table.pop("theory")
-        yield name, Method(algorithm_from_table(table.pop("algorithm")), **table), theory
-
-
-METHODS = {name: method for name, method, _ in _methods()}
-THEORY = {name: theory for name, _, theory in _methods()}
+METHODS = {
+    name: Method(**table | {"algorithm": algorithm_from_table(table["algorithm"])})
+    for name, table in tomllib.loads((resources.files("fedadmm.studies") / "convex.toml").read_text()).items()
+}
 WITH_ALL = FedPD | FedHybrid  # stated for all clients in every round
 CONSENSUS_ADMM = FedADMM | FedDyn | FedPD  # what they are with all clients and exact solves
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One run of the table."""
 
     method: str
@@ -70,9 +64,8 @@ class Cell:
     @property
     def setting(self) -> str:
         """All that its result depends on."""
-        method, spread = METHODS[self.method], DATA[self.data]
-        problem = (NUM_CLIENTS, DIMENSION, CONDITION, SEED, spread, LIMITS[self.participation])
-        return f"{method} {problem}"
+        problem = (NUM_CLIENTS, DIMENSION, CONDITION, SEED, DATA[self.data], LIMITS[self.participation])
+        return f"{METHODS[self.method]} {problem}"
 
 
 def cells() -> list[Cell]:
@@ -100,15 +93,14 @@ def distances(cell: Cell) -> Iterator[float]:
     """Yield |theta - optimum| / |theta^0 - optimum| after each round, until it arrived, is lost, or stands still."""
     method, limit = METHODS[cell.method], LIMITS[cell.participation]
     task = Quadratics(*clients(cell.data), num_steps=method.num_steps, learning_rate=method.learning_rate)
-    optimum, theta = task.minimiser(), torch.zeros(DIMENSION, dtype=torch.float64)
-    draws = drawn(Uniform(cell.participation), num_clients=NUM_CLIENTS, rounds=limit, seed=SEED)
-    nearest, since = 1.0, 0
-    for checkpoint, _ in rounds(method.algorithm, task, theta=theta, draws=draws, seed=SEED):
-        distance = float((method.algorithm.model(checkpoint.server) - optimum).norm() / optimum.norm())
+    optimum, nearest, since = task.minimiser(), 1.0, 0
+    thetas = models(method.algorithm, task, participation=cell.participation, num_rounds=limit)
+    for round, theta in enumerate(thetas, start=1):
+        distance = float((theta - optimum).norm() / optimum.norm())
         if distance < 0.9 * nearest:
-            nearest, since = distance, checkpoint.round
+            nearest, since = distance, round
         yield distance
-        if not ARRIVED < distance < LOST or checkpoint.round - since >= limit / PATIENCE:
+        if not ARRIVED < distance < LOST or round - since >= limit / PATIENCE:
             return
 
 
@@ -174,29 +166,27 @@ def fill(path: Path, *, on_cell: Callable[[Cell, int, int], None]) -> Found:
 
 
 def rows(found: Found, *, data: str) -> list[dict[str, str]]:
-    """Return a row per method: for each participation the rounds to each target, and the slope."""
-    return [_row(found, name, data) for name in METHODS]
+    """Return a row per method: for each participation the rounds to each target, and where it ended."""
+    return [
+        {"method": name}
+        | {
+            f"{_share(share)}: {title}": text
+            for share in LIMITS
+            for title, text in _arrivals(found.get(Cell(name, data, share).key)).items()
+        }
+        for name in METHODS
+    ]
 
 
 def theory_rows(found: Found, *, data: str) -> list[dict[str, str]]:
     """Return a row per method: the slope that theory promises with all clients, the measured one, and with some."""
     table = []
-    for name in METHODS:
-        cell = Cell(name, data, 1.0)
-        with_all, with_some = THEORY[name]
-        table.append(
-            {
-                "method": name,
-                "all: theory": f"{promised(cell):.3f} or steeper" if with_all == "number" else with_all,
-                "all: measured": _slope(found.get(cell.key)),
-                "some: theory": with_some,
-                **{
-                    f"{_share(share)}: measured": _slope(found.get(Cell(name, data, share).key))
-                    for share in LIMITS
-                    if share != 1
-                },
-            }
-        )
+    for name, method in METHODS.items():
+        with_all, with_some = method.theory
+        if with_all == "number":
+            with_all = f"{promised(Cell(name, data, 1.0)):.3f} or steeper"
+        everyone, *some = [(f"{_share(p)}: measured", _slope(found.get(Cell(name, data, p).key))) for p in LIMITS]
+        table.append(dict([("method", name), ("all: theory", with_all), everyone, ("some: theory", with_some), *some]))
     return table
 
 
@@ -210,28 +200,14 @@ def broken_promises(found: Found) -> list[str]:
     return broken
 
 
-def _row(found: Found, name: str, data: str) -> dict[str, str]:
-    row = {"method": name}
-    for share in LIMITS:
-        entry = found.get(Cell(name, data, share).key)
-        for number, target in enumerate(TARGETS):
-            row[f"{_share(share)}: {target:.0e}".replace("e-0", "e-")] = _rounds(entry, number)
-        row[f"{_share(share)}: ends at"] = "" if entry is None else _end(entry)
-    return row
-
-
-def _rounds(entry: dict[str, Any] | None, number: int) -> str:
+def _arrivals(entry: dict[str, Any] | None) -> dict[str, str]:
+    """Return the rounds to each target, and where a run ended that did not arrive."""
+    titles = [f"{target:.0e}".replace("e-0", "e-") for target in TARGETS]
     if entry is None:
-        return ""
-    arrival = entry["arrivals"][number]
-    return f"{entry['rounds']}+" if arrival is None else str(arrival)
-
-
-def _end(entry: dict[str, Any]) -> str:
-    """Return where a run ended that did not arrive."""
-    if entry["arrivals"][-1] is not None:
-        return "-"
-    return "diverges" if not entry["last"] < LOST / 10 else f"{entry['last']:.1g}"
+        return dict.fromkeys([*titles, "ends at"], "")
+    reached = [f"{entry['rounds']}+" if arrival is None else str(arrival) for arrival in entry["arrivals"]]
+    end = "diverges" if not entry["last"] < LOST / 10 else f"{entry['last']:.1g}"
+    return dict(zip(titles, reached, strict=True)) | {"ends at": end if entry["arrivals"][-1] is None else "-"}
 
 
 def _slope(entry: dict[str, Any] | None) -> str:

@@ -1,49 +1,36 @@
-"""A setting: the federation, the network and the local work that the methods of a column share."""
+"""Which methods of the paper run in which settings: the federation, the network and the local work of a column."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
-from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
+from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings, algorithm_from_table
 from fedadmm.core.algorithm import AnyAlgorithm
-from fedadmm.studies.paper.study import PaperRun, Size
+from fedadmm.core.settings import Stragglers
+from fedadmm.studies.paper.study import PaperRun, Size, published, table_of
 from fedadmm.training.local import LocalTraining
 
 ROUNDS = 100
 UNTUNED_RATE = 0.1  # what a method gets before its own is found; the paper's fixed one where nothing is tuned
-
-Distribution = Literal["iid", "noniid", "imbalanced"]
 PARTITIONS = {"iid": "iid", "noniid": "shards", "imbalanced": "imbalanced"}
 NETWORKS = {"mnist": "cnn1", "fmnist": "cnn1", "cifar10": "cnn2"}
 TARGETS = {"mnist": 0.97, "fmnist": 0.8, "cifar10": 0.45}
 
 
 class PaperMethod(NamedTuple):
-    """An algorithm, and whether its clients draw their epochs from 1..E or do exactly E."""
+    """A row of methods.toml."""
 
     algorithm: AnyAlgorithm
     epochs: Literal["1..E", "E"] = "1..E"
-    rounds: int = 1  # times as many as the others get
+    num_epochs: int | None = None
+    rounds: int = 1
+    participation: float = 0.1
+    tuned_as: str | None = None
 
 
-ALGORITHM_1 = PaperMethod(FedADMM(rho=0.01, eta=1.0))
-# FedADMM's first message is twice FedAvg's, so FedAvg with a server step of 2 stands beside it.
-BASELINES = {
-    "fedavg": PaperMethod(FedAvg(), "E"),
-    "fedavg_2": PaperMethod(FedAvg(eta=2.0), "E"),
-    "fedprox": PaperMethod(FedProx(rho=0.1)),
-    "scaffold": PaperMethod(Scaffold(), "E"),
-}
-COMPARED = {"fedadmm": ALGORITHM_1, **BASELINES}
 METHODS = {
-    "fedadmm": ALGORITHM_1,
-    "fedadmm_participation": PaperMethod(FedADMM(rho=0.01, eta="participation", newcomer="initial")),
-    "fedadmm_seen": PaperMethod(FedADMM(rho=0.01, eta="seen")),
-    "fedadmm_released": PaperMethod(FedADMMReleased()),
-    "feddyn_seen": PaperMethod(FedDyn(rho=0.1, over="seen")),  # over "all" is FedDyn as published
-    **BASELINES,
-    "fedsgd": PaperMethod(FedSGD(), rounds=6),  # the paper gives it up to 600 rounds
+    label: PaperMethod(**table | {"algorithm": algorithm_from_table(table["algorithm"])})
+    for label, table in table_of("methods.toml").items()
 }
 
 
@@ -53,22 +40,28 @@ class Setting:
 
     dataset: str
     clients: int
-    distribution: Distribution
+    distribution: Literal["iid", "noniid", "imbalanced"]
     epochs: int
     batch_size: int | Literal["full"]
-    network: str | None = None  # None: the paper's for this dataset
+    stragglers: float = 0.0  # the share of the clients that draw their epochs from 1..E, while the others do E
     small_of: "Setting | None" = None  # the paper's setting, if this is the small version of one
+
+    @property
+    def network(self) -> str:
+        """The paper's for this dataset; an mlp where it is small."""
+        return NETWORKS[self.dataset] if self.small_of is None else "mlp"
 
     @property
     def name(self) -> str:
         """What runs of this setting are called, whichever study they belong to."""
-        network = self.network or NETWORKS[self.dataset]
-        return f"{self.dataset}-{network}-{self.clients}-{self.distribution}-E{self.epochs}-B{self.batch_size}"
+        work = f"E{self.epochs}-B{self.batch_size}" + (f"-stragglers{self.stragglers:g}" if self.stragglers else "")
+        return f"{self.dataset}-{self.network}-{self.clients}-{self.distribution}-{work}"
 
     @property
     def column(self) -> str:
         """What the paper's tables call it."""
-        return f"{self.dataset}_{self.clients}/{self.distribution}"
+        slow = f"/stragglers_{self.stragglers:.0%}" if self.stragglers else ""
+        return f"{self.dataset}_{self.clients}/{self.distribution}{slow}"
 
     def at(self, size: Size) -> "Setting":
         """Return the setting itself, or its small version: an mlp on grey images, fewer clients, fewer epochs."""
@@ -80,50 +73,58 @@ class Setting:
             clients=min(self.clients, 200),
             epochs=min(self.epochs, 5),
             batch_size=50 if self.batch_size == "full" else max(self.batch_size, 50),
-            network="mlp",
             small_of=self,
         )
 
     @property
     def is_published(self) -> bool:
         """Whether the paper's numbers are for this: not for a small version in which more than the network differs."""
-        paper = self.small_of
-        return paper is None or replace(self, network=paper.network, small_of=None) == paper
+        return self.small_of is None or replace(self, small_of=None) == self.small_of
 
-    def experiment(self, label: str, method: PaperMethod) -> Experiment:
+    def experiment(self, label: str) -> Experiment:
         """Return the experiment of a method in this setting; its learning rate is still to be tuned."""
-        epochs = self.epochs if method.epochs == "E" else f"1..{self.epochs}"
+        method = METHODS[label]
+        epochs: int | str | Stragglers = self.epochs if method.epochs == "E" else f"1..{self.epochs}"
+        if self.stragglers:
+            epochs = Stragglers(share=self.stragglers, epochs=f"1..{self.epochs}", others=self.epochs)
         return Experiment(
             name=self.name,
             label=label,
             rounds=ROUNDS * method.rounds,
             target=TARGETS[self.dataset],
             stop_at_target=method.rounds > 1,
-            participation=0.1,
+            participation=method.participation,
             algorithm=method.algorithm,
-            model=ModelSettings(name=self.network or NETWORKS[self.dataset]),
+            model=ModelSettings(name=self.network),
             data=DataSettings(name=self.dataset, num_clients=self.clients, partition=PARTITIONS[self.distribution]),
             local=LocalTraining(epochs=epochs, batch_size=self.batch_size, learning_rate=UNTUNED_RATE),
         )
 
-    def runs(
-        self,
-        methods: Mapping[str, PaperMethod],
-        *,
-        printed: Mapping[str, Mapping[str, Any]] | None = None,
-        tuned_in: "Setting | None" = None,
-    ) -> list[PaperRun]:
-        """Return a run of each method in this setting, tuned here or in another one.
 
-        printed: the rounds and the accuracies that the paper prints, by label.
-        """
-        known = printed if printed is not None and self.is_published else {}
-        return [
-            PaperRun(
-                self.column,
-                self.experiment(label, method),
-                (tuned_in or self).experiment(label, method),
-                **{number: by_label.get(label) for number, by_label in known.items()},
-            )
-            for label, method in methods.items()
-        ]
+@dataclass(frozen=True)
+class Design:
+    """The methods and columns of a study, as in studies.toml."""
+
+    methods: Sequence[str]
+    columns: Sequence[Sequence[Any]]
+    small_columns: int | None = None  # as many of them in the small size
+    num_clients: Mapping[Size, Sequence[int]] = field(default_factory=dict)
+    fixed: Sequence[str] = ()
+    printed: str | None = None
+
+    def runs(self, size: Size) -> Iterator[PaperRun]:
+        """Yield a run of each method in each column, with what the paper prints for it."""
+        for number, column in enumerate(self.columns[: self.small_columns if size == "small" else None]):
+            tuned = Setting(*column).at(size)
+            numbers = published(self.printed) if self.printed is not None and tuned.is_published else {}
+            for clients in self.num_clients.get(size, [tuned.clients]):
+                for label in self.methods:
+                    method = METHODS[label]
+                    setting = replace(tuned, clients=clients, epochs=method.num_epochs or tuned.epochs)
+                    tuned_as = replace(tuned, stragglers=0.0).experiment(method.tuned_as or label)
+                    yield PaperRun(
+                        setting.column,
+                        setting.experiment(label),
+                        None if label in self.fixed else tuned_as,
+                        **{what: rows[label][number] for what, rows in numbers.items() if label in rows},
+                    )

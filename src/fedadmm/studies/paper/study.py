@@ -1,18 +1,27 @@
-"""A study: a table or a figure of the paper as runs, each with what the paper prints for it."""
+"""A study: a table or a figure of the paper as runs, each with what the paper prints for it.
+
+`as_released` gives the same runs as the paper's released code would do them, which is not Algorithm 1: its networks end
+in a softmax and have no activation after the convolutions, its local SGD has momentum 0.5, its normalisation is its
+own, and its FedADMM is `fedadmm_released`. It has no baselines: they get the same networks.
+"""
 
 import tomllib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
+from fedadmm.algorithms import FedADMM, FedADMMReleased
 from fedadmm.config.experiment import Experiment
-from fedadmm.config.plans import Plan
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.optional import PlainSGDOnly, trait
 
 Size = Literal["paper", "small"]
 Rows = list[dict[str, str]]  # of a table: each with the same columns
+RELEASED_NETWORKS = {"cnn1": "cnn1_released", "cnn2": "cnn2_released"}
+RELEASED_MOMENTUM = 0.5
 
 
 class PaperRun(NamedTuple):
@@ -31,25 +40,7 @@ class PaperRun(NamedTuple):
     accuracy: float | None = None
 
 
-@cache
-def _read(file: str) -> dict[str, Any]:
-    return tomllib.loads((resources.files("fedadmm.studies.paper") / file).read_text())
-
-
-def published(table: str) -> dict[str, Any]:
-    """Return what the paper prints in a table."""
-    found: dict[str, Any] = _read("published.toml")[table]
-    return found
-
-
-def experiments_in(file: str) -> dict[str, Experiment]:
-    """Return the variants of an experiment that stand in a file of this folder."""
-    table = dict(_read(file))
-    plan = Plan(table, table.pop("variants"))
-    return {variant: plan.experiment(variant, changes={"label": None}) for variant in plan.variants}
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study:
     """A table or a figure of the paper.
 
@@ -65,8 +56,8 @@ class Study:
     table: Callable[[], Rows] | None = None
     small_seeds: int = 1
     paper_seeds: int = 5
-    chosen: tuple[str, ...] = ()
-    aside: tuple[str, ...] = ()
+    chosen: Sequence[str] = ()
+    aside: Sequence[str] = ()
 
     def runs(self, size: Size, *, columns: Iterable[str] | None = None) -> list[PaperRun]:
         """Return the runs in a size, of some columns or of all; those that are the same when small are there once."""
@@ -83,3 +74,45 @@ class Study:
     def seeds(self, size: Size) -> int:
         """Return over how many seeds the results are averaged: the paper has five."""
         return self.paper_seeds if size == "paper" else self.small_seeds
+
+
+@cache
+def table_of(file: str) -> dict[str, Any]:
+    """Return a TOML file of this folder."""
+    return tomllib.loads((resources.files("fedadmm.studies.paper") / file).read_text())
+
+
+def published(table: str) -> dict[str, Any]:
+    """Return what the paper prints in a table."""
+    found: dict[str, Any] = table_of("published.toml")[table]
+    return found
+
+
+def as_released(runs: Iterable[PaperRun]) -> list[PaperRun]:
+    """Return runs as the released code would run them, without those for which it has no choice."""
+    return [
+        run._replace(experiment=_released(run.experiment), tuned_as=run.tuned_as and _released(run.tuned_as))
+        for run in runs
+        if _has_released_form(run.experiment.algorithm)
+    ]
+
+
+def _has_released_form(algorithm: AnyAlgorithm) -> bool:
+    return not isinstance(algorithm, FedADMM) or not (isinstance(algorithm.eta, str) or algorithm.start == "global")
+
+
+def _released(experiment: Experiment) -> Experiment:
+    algorithm, local, network = experiment.algorithm, experiment.local, experiment.model.name
+    if isinstance(algorithm, FedADMM):
+        assert not isinstance(algorithm.eta, str)
+        released = FedADMMReleased(rho=algorithm.rho)  # its eta is 1, and half of that from round 60 on
+        algorithm = released if algorithm.eta == 1.0 else replace(released, eta=algorithm.eta)
+    if not trait(algorithm, PlainSGDOnly):
+        local = local.replace(momentum=RELEASED_MOMENTUM)
+    return experiment.replace(
+        name=f"{experiment.name}-released",
+        algorithm=algorithm,
+        model=experiment.model.replace(name=RELEASED_NETWORKS.get(network, network)),
+        data=experiment.data.replace(normalisation="released"),
+        local=local,
+    )

@@ -1,6 +1,6 @@
 """The analysis: Lemmas 1 to 3, Theorem 1 and Remark 2, measured on random quadratics (docs/THEORY.md)."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from typing import NamedTuple
 
@@ -11,18 +11,9 @@ from fedadmm.algorithms import FedADMM
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.seeds import stream
 from fedadmm.studies.paper.study import Rows
-from fedadmm.studies.theory.bounds import Assumptions, constants, theorem_1, theorem_1_from_start
-from fedadmm.studies.theory.quadratics import (
-    EXACT,
-    Quadratics,
-    Tolerance,
-    coins,
-    heterogeneous,
-    lowest_value,
-    random_quadratics,
-    random_start,
-)
-from fedadmm.studies.theory.walk import Inequality, Path, lemma_1, lemma_2, lemma_3, walk
+from fedadmm.studies.theory.bounds import Assumptions, theorem_1, theorem_1_from_start
+from fedadmm.studies.theory.quadratics import EXACT, Quadratics, Tolerance, coins, heterogeneous, random_quadratics
+from fedadmm.studies.theory.walk import Lemmas, Path, lemmas, walk
 
 NUM_PROBLEMS, NUM_DRAWS = 200, 20
 # epsilon_i of (client, round): a level for each client that goes up and down, and shrinks.
@@ -43,8 +34,8 @@ class Checks(NamedTuple):
     """A path, and the three lemmas along it, as printed and as they hold from the start."""
 
     path: Path
-    printed: tuple[Inequality, Inequality, Inequality]
-    holding: tuple[Inequality, Inequality, Inequality]
+    printed: Lemmas
+    holding: Lemmas
 
 
 def checked(seed: int, *, tolerance: Tolerance, kind: type[FedADMM] = FedADMM, rounds: int = 30) -> Checks:
@@ -53,24 +44,15 @@ def checked(seed: int, *, tolerance: Tolerance, kind: type[FedADMM] = FedADMM, r
     path = walk(
         kind(rho=rho, eta="participation", newcomer="initial"),
         solved_to(task, tolerance, seed=seed),
-        theta=random_start(task, seed),
+        theta=task.random_start(seed),
         draws=coins(len(task.targets), rounds=rounds, probability=0.2 + 0.2 * (seed % 5), seed=seed),
     )
-    lowest, smoothness = lowest_value(task), task.smoothness
-
-    def lemmas(*, printed: bool) -> tuple[Inequality, Inequality, Inequality]:
-        return (
-            lemma_1(path, smoothness=smoothness, printed=printed),
-            lemma_2(path, rho=rho, smoothness=smoothness, printed=printed),
-            lemma_3(path, rho=rho, smoothness=smoothness, lowest=lowest, printed=printed),
-        )
-
-    return Checks(path, lemmas(printed=True), lemmas(printed=False))
+    return Checks(path, lemmas(path, printed=True), lemmas(path, printed=False))
 
 
 def lemmas_table() -> Rows:
     """Count where each lemma holds, with and without somebody new."""
-    counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for seed in range(NUM_PROBLEMS):
         for solves, tolerance in (("exact", EXACT), ("inexact", UNSTEADY)):
             path, printed, holding = checked(seed, tolerance=tolerance)
@@ -85,13 +67,12 @@ def lemmas_table() -> Rows:
             for number, places in enumerate(where):
                 for place, mask in places.items():
                     row = counts[solves, f"Lemma {number + 1}, {place}"]
-                    row[0] += int(mask.sum())
-                    row[1] += int((mask & ~printed[number].holds).sum())
-                    row[2] += int((mask & ~holding[number].holds).sum())
-    columns = ("checked", "violated as printed", "violated with the error of the start")
+                    row["checked"] += int(mask.sum())
+                    row["violated as printed"] += int((mask & ~printed[number].holds).sum())
+                    row["violated with the error of the start"] += int((mask & ~holding[number].holds).sum())
     return [
-        {"solves": solves, "lemma": lemma} | {column: f"{n:,}" for column, n in zip(columns, row, strict=True)}
-        for (solves, lemma), row in sorted(counts.items())
+        {"solves": solves, "lemma": lemma} | {column: f"{number:,}" for column, number in row.items()}
+        for (solves, lemma), row in sorted(counts.items(), key=lambda item: item[0])
     ]
 
 
@@ -111,8 +92,8 @@ def means_over_draws(
     """Measure Theorem 1 on a random problem; theta^0 is random unless it is given."""
     exact, rho = random_quadratics(seed)
     task, num_clients = solved_to(exact, lambda i, t: epsilon, seed=seed), len(exact.targets)
-    theta = random_start(task, seed) if theta is None else theta
-    known = Assumptions(rho, task.smoothness, p_min, num_clients, lowest_value(task), epsilon)
+    theta = task.random_start(seed) if theta is None else theta
+    known = Assumptions(rho, task.smoothness, p_min, num_clients, task.lowest_value, epsilon)
     rows = []
     for draw in range(NUM_DRAWS):
         draws = coins(num_clients, rounds=rounds, probability=p_min, seed=seed, draw=draw, after_everyone=True)
@@ -174,13 +155,8 @@ def limit_task() -> Quadratics:
 
 def gaps_of(tolerance: Tolerance, draws: list[list[int]]) -> torch.Tensor:
     """Return V^t along a path over the four clients."""
-    path = walk(
-        as_analysed(LIMIT_RHO),
-        solved_to(limit_task(), tolerance, seed=1),
-        theta=torch.zeros(2, dtype=torch.float64),
-        draws=draws,
-    )
-    return path.certificate.gap.total
+    task = solved_to(limit_task(), tolerance, seed=1)
+    return walk(as_analysed(LIMIT_RHO), task, theta=torch.zeros(2).double(), draws=draws).certificate.gap.total
 
 
 def halves(rounds: int) -> list[list[int]]:
@@ -200,7 +176,7 @@ def thinning(rounds: int, *, power: float, turns: bool = False) -> list[list[int
 
 def floor_table() -> Rows:
     """Follow V^t for tolerances that stay and that shrink."""
-    _, _, c_3 = constants(rho=LIMIT_RHO, smoothness=limit_task().smoothness, p_min=0.5)
+    _, _, c_3 = Assumptions(LIMIT_RHO, limit_task().smoothness, p_min=0.5).constants
     rows = []
     for name, tolerance in FLOORS.items():
         gaps = gaps_of(tolerance, halves(400)) / LIMIT_CLIENTS

@@ -6,14 +6,6 @@ from typing import NamedTuple
 from fedadmm.core.errors import InputError
 
 
-class Constants(NamedTuple):
-    """The constants of Theorem 1."""
-
-    c_1: float
-    c_2: float
-    c_3: float
-
-
 def smallest_rho(smoothness: float) -> float:
     """Return (1 + sqrt 5) L, which rho must exceed."""
     return (1 + math.sqrt(5)) * smoothness
@@ -24,35 +16,31 @@ def descent(*, rho: float, smoothness: float) -> float:
     return (rho - 2 * smoothness) / 2 - 2 * smoothness**2 / rho
 
 
-def constants(*, rho: float, smoothness: float, p_min: float) -> Constants:
-    """Return c_1, c_2 and c_3; p_min is the smallest probability with which a client takes part in a round."""
-    if not rho > smallest_rho(smoothness):
-        raise InputError(
-            f"rho={rho:g} is too small for Theorem 1 with L={smoothness:g}; "
-            f"use more than (1 + sqrt 5) L = {smallest_rho(smoothness):g}"
-        )
-    if not 0 < p_min <= 1:
-        raise InputError(f"p_min={p_min:g} is no probability for Theorem 1; use a number above 0 and up to 1")
-    c_1 = p_min * descent(rho=rho, smoothness=smoothness)
-    c_2 = 3 * (smoothness**2 + rho**2) + 2 * (1 + 2 * smoothness**2 / rho**2)
-    c_3 = 3 + 16 / rho**2 + c_2 / c_1 * (rho + 16 * smoothness) / (2 * smoothness * rho)
-    return Constants(c_1, c_2, c_3)
-
-
 class Assumptions(NamedTuple):
     """What the bounds are told of a run."""
 
     rho: float
     smoothness: float  # L
-    p_min: float
-    num_clients: int  # m
-    lowest: float  # f*, at most the sum of all f_i anywhere
+    p_min: float  # the smallest probability with which a client takes part in a round
+    num_clients: int = 1  # m
+    lowest: float = 0.0  # f*, at most the sum of all f_i anywhere
     epsilon: float = 0.0  # the largest squared error of a local solve, epsilon_max
 
     @property
-    def constants(self) -> Constants:
-        """The constants of Theorem 1."""
-        return constants(rho=self.rho, smoothness=self.smoothness, p_min=self.p_min)
+    def constants(self) -> tuple[float, float, float]:
+        """c_1, c_2 and c_3 of Theorem 1."""
+        rho, smoothness, p_min = self.rho, self.smoothness, self.p_min
+        if not rho > smallest_rho(smoothness):
+            raise InputError(
+                f"rho={rho:g} is too small for Theorem 1 with L={smoothness:g}; "
+                f"use more than (1 + sqrt 5) L = {smallest_rho(smoothness):g}"
+            )
+        if not 0 < p_min <= 1:
+            raise InputError(f"p_min={p_min:g} is not a probability for Theorem 1; use a number above 0 and up to 1")
+        c_1 = p_min * descent(rho=rho, smoothness=smoothness)
+        c_2 = 3 * (smoothness**2 + rho**2) + 2 * (1 + 2 * smoothness**2 / rho**2)
+        c_3 = 3 + 16 / rho**2 + c_2 / c_1 * (rho + 16 * smoothness) / (2 * smoothness * rho)
+        return c_1, c_2, c_3
 
 
 def theorem_1(known: Assumptions, *, rounds: int, lagrangian: float) -> float:

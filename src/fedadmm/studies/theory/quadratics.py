@@ -4,7 +4,7 @@ With them random problems within the theorem's assumptions, and random draws of 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,15 @@ class Quadratics:
         """Return the minimiser of the (weighted) sum: (sum H_i)^-1 sum H_i a_i."""
         weight = torch.tensor(weights or [1] * len(self.targets)).double()
         return torch.linalg.solve(torch.einsum("i,ijk->jk", weight, self.hessians), weight @ self.curved)
+
+    @cached_property
+    def lowest_value(self) -> float:
+        """f*, the least value of the sum."""
+        return float(self.values(self.minimiser().expand_as(self.targets)).sum())
+
+    def random_start(self, seed: int) -> Vector:
+        """Return theta^0."""
+        return torch.from_numpy(stream(seed, "theta").standard_normal(self.targets.shape[1]))
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the mean objective."""
@@ -160,11 +169,6 @@ def random_quadratics(seed: int) -> tuple[Quadratics, float]:
     return task, smallest_rho(task.smoothness) * float(1 + 10 ** generator.uniform(-2, 0.5))
 
 
-def random_start(task: Quadratics, seed: int) -> torch.Tensor:
-    """Return theta^0."""
-    return torch.from_numpy(stream(seed, "theta").standard_normal(task.targets.shape[1]))
-
-
 def drawn(rule: Participation, *, num_clients: int, rounds: int, seed: int = 0) -> Iterator[Ids]:
     """Yield who takes part in each round, as a run with this rule and this seed draws them."""
     devices = Devices(num_clients)
@@ -188,8 +192,3 @@ def coins(
         seen |= fall
         falls.append(np.flatnonzero(fall).tolist())
     return falls
-
-
-def lowest_value(task: Quadratics) -> float:
-    """Return f*, the least value of the sum."""
-    return float(task.values(task.minimiser().expand_as(task.targets)).sum())

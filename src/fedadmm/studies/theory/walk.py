@@ -17,7 +17,7 @@ from fedadmm.core.round import ServerCheckpoint, run_client, run_round
 from fedadmm.engine.planner import Planner
 from fedadmm.runs.certificate import Certificate, certificate_of, share
 from fedadmm.studies.theory.bounds import descent
-from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics
+from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics, drawn
 from fedadmm.training.local import LocalTraining
 
 ROUNDING = 1e-12
@@ -26,6 +26,8 @@ ROUNDING = 1e-12
 class Path(NamedTuple):
     """All variables at t = 0, 1, ..., T, where t rounds are done; the client axis follows that of t."""
 
+    task: Quadratics
+    rho: float
     active: torch.Tensor  # [T, client]: who takes part in the round that begins at t
     theta: Vector  # [T + 1, d]
     w: Vector  # [T + 1, client, d]
@@ -41,13 +43,12 @@ class Path(NamedTuple):
 
 
 def rounds(
-    algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Iterable[Iterable[int]], seed: int = 0
+    algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Iterable[Iterable[int]]
 ) -> Iterator[tuple[ServerCheckpoint, dict[int, Message]]]:
     """Play a round for each draw of clients; yield the server's checkpoint and the states of the clients visited."""
     checkpoint = ServerCheckpoint(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
-    planner = Planner(
-        algorithm, participation=Uniform(1.0), local=LocalTraining(), devices=Devices(len(task.targets)), seed=seed
-    )
+    devices = Devices(len(task.targets))
+    planner = Planner(algorithm, participation=Uniform(1.0), local=LocalTraining(), devices=devices, seed=0)
     states: dict[int, Message] = {}
     last: dict[int, int] = {}  # the rounds of the states
     applied: tuple[int, ...] | None = None
@@ -66,26 +67,30 @@ def rounds(
         new = {result.client: state for result, state in answers if result.finite}
         states |= new
         last |= dict.fromkeys(new, checkpoint.round + 1)
+        results = [result for result, _ in answers]
         checkpoint, summary = run_round(
-            algorithm,
-            checkpoint,
-            [result for result, _ in answers],
-            weight=lambda client: 1.0,
-            registered=float(len(task.targets)),
+            algorithm, checkpoint, results, weight=lambda client: 1.0, registered=float(len(task.targets))
         )
         applied = summary.clients
         yield checkpoint, new
 
 
+def models(algorithm: AnyAlgorithm, task: Quadratics, *, participation: float, num_rounds: int) -> Iterator[Vector]:
+    """Yield the model after each round, from theta^0 = 0 on, with so large a share of the clients in each."""
+    draws = drawn(Uniform(participation), num_clients=len(task.targets), rounds=num_rounds)
+    for checkpoint, _ in rounds(algorithm, task, theta=torch.zeros_like(task.targets[0]), draws=draws):
+        yield algorithm.model(checkpoint.server)
+
+
 def walk(algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Sequence[Iterable[int]]) -> Path:
     """Return the path of a method whose clients keep w, y and rho, from w_i = theta^0 and y_i = 0 on."""
-    length, (num_clients, dimension) = len(draws), task.targets.shape
+    length, num_clients = len(draws), len(task.targets)
     thetas = theta.expand(length + 1, -1).clone()
-    w, y = theta.expand(length + 1, num_clients, -1).clone(), torch.zeros(length + 1, num_clients, dimension)
-    y = y.to(theta.dtype)
+    w = theta.expand(length + 1, num_clients, -1).clone()
+    y = torch.zeros_like(w)
     active = torch.zeros(length, num_clients, dtype=torch.bool)
     seen = torch.zeros(length + 1, num_clients, dtype=torch.bool)
-    errors = task.gradients(w[0]).square().sum(dim=-1).expand(length + 1, -1).clone()
+    errors = _squared(task.gradients(w[0])).expand(length + 1, -1).clone()
     for t, (checkpoint, new) in enumerate(rounds(algorithm, task, theta=theta, draws=draws)):
         thetas[t + 1] = checkpoint.server.theta
         for client, state in new.items():
@@ -93,10 +98,9 @@ def walk(algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Seq
             w[t + 1 :, client], y[t + 1 :, client] = state.w, state.y  # type: ignore[attr-defined]
             seen[t + 1 :, client] = True
             errors[t + 1 :, client] = task.tolerance(client, checkpoint.round)
-    shares = share(
-        w=w, y=y, theta=thetas, rho=algorithm.init_client(theta).rho, value=task.values(w), gradient=task.gradients(w)
-    )
-    return Path(active, thetas, w, y, seen, errors, certificate_of([(1.0, shares)]))
+    rho = algorithm.init_client(theta).rho
+    shares = share(w=w, y=y, theta=thetas, rho=rho, value=task.values(w), gradient=task.gradients(w))
+    return Path(task, float(rho), active, thetas, w, y, seen, errors, certificate_of([(1.0, shares)]))
 
 
 class Inequality(NamedTuple):
@@ -112,28 +116,36 @@ class Inequality(NamedTuple):
         return self.left <= self.right + ROUNDING * self.size
 
 
-def lemma_1(path: Path, *, smoothness: float, printed: bool) -> Inequality:
+Lemmas = tuple[Inequality, Inequality, Inequality]
+
+
+def lemmas(path: Path, *, printed: bool) -> Lemmas:
+    """Return the three lemmas along a path, as printed or as they hold from the start."""
+    return lemma_1(path, printed=printed), lemma_2(path, printed=printed), lemma_3(path, printed=printed)
+
+
+def lemma_1(path: Path, *, printed: bool) -> Inequality:
     """Bound the step of a dual by that of its model, [T, client]; nobody moves where `active` is False."""
     dual, step = _squared(path.y.diff(dim=0)), _squared(path.w.diff(dim=0))
-    right = _errors(path, printed=printed) + 2 * smoothness**2 * step
+    right = _errors(path, printed=printed) + 2 * path.task.smoothness**2 * step
     return Inequality(dual, right, _squared(path.y[1:]) + _squared(path.y[:-1]))
 
 
-def lemma_2(path: Path, *, rho: float, smoothness: float, printed: bool) -> Inequality:
+def lemma_2(path: Path, *, printed: bool) -> Inequality:
     """Bound the change of the Lagrangian in each round, [T]."""
-    step = _squared(path.w.diff(dim=0))
-    each = -descent(rho=rho, smoothness=smoothness) * step
+    rho, smoothness = path.rho, path.task.smoothness
+    each = -descent(rho=rho, smoothness=smoothness) * _squared(path.w.diff(dim=0))
     each = each + path.active * path.errors[1:] / (2 * smoothness) + _errors(path, printed=printed) / rho
     num_clients = path.w.shape[1]
     right = each.sum(dim=1) - num_clients * rho / 2 * _squared(path.theta.diff(dim=0))
-    return Inequality(path.certificate.lagrangian.diff(), right, _size(path, rho)[1:])
+    return Inequality(path.certificate.lagrangian.diff(), right, _size(path)[1:])
 
 
-def lemma_3(path: Path, *, rho: float, smoothness: float, lowest: float, printed: bool) -> Inequality:
+def lemma_3(path: Path, *, printed: bool) -> Inequality:
     """Bound the Lagrangian from below by f* less the errors, [T + 1]."""
     errors = path.errors * path.seen if printed else path.errors
-    left = lowest - errors.sum(dim=1) / (2 * smoothness)
-    return Inequality(left, path.certificate.lagrangian, _size(path, rho) + abs(lowest))
+    left = path.task.lowest_value - errors.sum(dim=1) / (2 * path.task.smoothness)
+    return Inequality(left, path.certificate.lagrangian, _size(path) + abs(path.task.lowest_value))
 
 
 def _errors(path: Path, *, printed: bool) -> torch.Tensor:
@@ -144,9 +156,9 @@ def _errors(path: Path, *, printed: bool) -> torch.Tensor:
     return path.active * 8 * torch.maximum(now, torch.where(path.seen[:-1], last, now))
 
 
-def _size(path: Path, rho: float) -> torch.Tensor:
+def _size(path: Path) -> torch.Tensor:
     """Return the size of what cancels in a Lagrangian."""
-    return path.certificate.lagrangian.abs() + (rho * _squared(path.w) + _squared(path.y) / rho).sum(dim=1)
+    return path.certificate.lagrangian.abs() + (path.rho * _squared(path.w) + _squared(path.y) / path.rho).sum(dim=1)
 
 
 def _squared(vectors: torch.Tensor) -> torch.Tensor:
