@@ -1,7 +1,7 @@
 import pytest
 
 from fedadmm import InputError
-from fedadmm.report.gather import by_setting, differences, gather_runs, list_runs, setting_title
+from fedadmm.report.runs import by_setting, differences, gather_runs, list_runs, setting_title
 from run_folders import write_run
 
 

@@ -9,9 +9,8 @@ from fedadmm.cli.options import Out
 from fedadmm.cli.report import tell_left_out
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import preset_descriptions
-from fedadmm.report.gather import list_runs
 from fedadmm.report.methods import methods_of
-from fedadmm.report.runs import RunData
+from fedadmm.report.runs import RunData, list_runs
 from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper import PAPER, Size
 

@@ -8,8 +8,7 @@ import typer
 
 from fedadmm.cli.console import err, say
 from fedadmm.core.errors import InputError
-from fedadmm.report.gather import by_setting, differences, gather_runs, setting_title
-from fedadmm.report.runs import RunData, Section
+from fedadmm.report.runs import RunData, Section, by_setting, differences, gather_runs, setting_title
 
 
 def report_command(

@@ -5,21 +5,15 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedadmm.core.files import dotted
 from fedadmm.core.metrics import Metric
-from fedadmm.report.runs import RunData
+from fedadmm.report.runs import RunData, without_repeats
 from fedadmm.report.styles import Style, styles_for
 
-# What does not change a round: see the hash that names a run folder.
-NO_PART_OF_A_METHOD = {
-    "seed", "name", "label", "rounds", "target", "stop_at_target", "engine", "workers",
-    "state.store", "state.durability",
-}  # fmt: skip
 FEDADMM, RELEASED = "fedadmm", "fedadmm_released"
 COSTS = ("bytes_up", "gradient_evaluations", "seconds")
 Array = npt.NDArray[np.float64]
@@ -161,7 +155,7 @@ def _named_groups(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
     """Return runs that differ in their seed only, by a name that is theirs alone."""
     groups: dict[str, list[RunData]] = defaultdict(list)
     for run in without_repeats(runs)[0]:
-        groups[_identity(run)].append(run)
+        groups[run.identity].append(run)
     alike: dict[str, list[RunData]] = defaultdict(list)
     for group in groups.values():
         alike[group[0].label].append(group[0])
@@ -180,33 +174,12 @@ def much_longer(methods: Sequence[MethodRuns]) -> MethodRuns | None:
     return methods[planned.index(max(planned))]
 
 
-def without_repeats(runs: Sequence[RunData]) -> tuple[list[RunData], list[RunData]]:
-    """Return the runs, of the same method and seed only the longest, and the repeats that were left out."""
-    longest: dict[tuple[str, Any], RunData] = {}
-    for run in runs:
-        key = (_identity(run), run.experiment.get("seed"))
-        if key not in longest or len(run.rounds) > len(longest[key].rounds):
-            longest[key] = run
-    kept = list(longest.values())
-    return kept, [run for run in runs if not any(run is other for other in kept)]
-
-
 def _name(run: RunData, alike: Sequence[RunData]) -> str:
     """Return the label; where others have it too, with the settings in which it differs from them."""
-    tables = [_settings(other) for other in alike]
-    keys = sorted({key for table in tables for key in table})
-    differing = [key for key in keys if len({json.dumps(table.get(key)) for table in tables}) > 1]
-    settings = _settings(run)
-    said = ", ".join(f"{key.rpartition('.')[2]}={settings.get(key, '-')}" for key in differing)
+    keys = sorted({key for other in alike for key in other.settings})
+    differing = [key for key in keys if len({json.dumps(other.settings.get(key)) for other in alike}) > 1]
+    said = ", ".join(f"{key.rpartition('.')[2]}={run.settings.get(key, '-')}" for key in differing)
     return f"{run.label} ({said})" if said else run.label
-
-
-def _settings(run: RunData) -> dict[str, Any]:
-    return {key: value for key, value in dotted(run.experiment).items() if key not in NO_PART_OF_A_METHOD}
-
-
-def _identity(run: RunData) -> str:
-    return json.dumps([run.label, _settings(run)], sort_keys=True, default=str)
 
 
 def _seed(run: RunData) -> str:

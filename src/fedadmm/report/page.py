@@ -82,54 +82,38 @@ def _notes(methods: Sequence[MethodRuns]) -> str:
     """Return what a reader must know to read the table right, and no more."""
     sentence = family_sentence(methods)
     finding = f'<p class="finding">{escape(sentence)}</p>' if sentence else ""
-    notes = ["Press a method's name, or its curve, to see the whole experiment."]
-    target = methods[0].runs[0].target
-    if target is not None:
-        notes.append(
-            f"Rounds and upload: until the {methods[0].metric.title} reached {target:g}; "
-            "N+ means not within the N rounds that the run, or the shortest of its seeds, lasted."
-        )
-    if any(len(method.runs) > 1 for method in methods):
-        notes.append(
-            "Mean ± standard deviation over seeds, which is also the band around a curve. (2/3): two of three seeds "
-            "arrived and the mean is over those; a method with a miss is not compared with the others."
-        )
-    if any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods):
-        notes.append(
-            "Where seeds stopped at different rounds, a curve goes on with those that are left; "
-            "a seed that diverged keeps its last score."
-        )
-    if (longest := much_longer(methods)) is not None:
-        notes.append(f"{longest.name} goes on beyond the chart: a double click shows all of it.")
-    notes.append("Seconds are as measured, beside whatever else the machine did.")
-    if any(record.refused for method in methods for run in method.runs for record in run.rounds):
-        notes.append(
-            "Refused: updates that were not finite, which leave no trace; where a whole round is refused, the run ends "
-            "as diverged."
-        )
-    if any("collapsed" in method.status for method in methods):
-        notes.append("Collapsed: the run ended worse than after its first round.")
-    figures = [method.runs[0].published for method in methods]
-    if where := dict.fromkeys(figure.where for figure in figures if figure is not None):
-        notes.append(f"Paper: rounds to the target in {'; '.join(where)}.")
-    return f'{finding}<div class="notes">{"".join(f"<p>{escape(note)}</p>" for note in notes)}</div>'
+    target, longest = methods[0].runs[0].target, much_longer(methods)
+    runs = [run for method in methods for run in method.runs]
+    where = dict.fromkeys(m.runs[0].published.where for m in methods if m.runs[0].published is not None)
+    notes = {
+        "Press a method's name, or its curve, to see the whole experiment.": True,
+        f"Rounds and upload: until the {methods[0].metric.title} reached {target or 0:g}; N+ means not within the N "
+        "rounds that the run, or the shortest of its seeds, lasted.": target is not None,
+        "Mean ± standard deviation over seeds, which is also the band around a curve. (2/3): two of three seeds "
+        "arrived and the mean is over those; a method with a miss is not compared with the others.": len(runs) > len(methods),
+        "Where seeds stopped at different rounds, a curve goes on with those that are left; a seed that diverged keeps "
+        "its last score.": any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods),
+        f"{longest and longest.name} goes on beyond the chart: a double click shows all of it.": longest is not None,
+        "Seconds are as measured, beside whatever else the machine did.": True,
+        "Refused: updates that were not finite, which leave no trace; where a whole round is refused, the run ends as "
+        "diverged.": any(record.refused for run in runs for record in run.rounds),
+        "Collapsed: the run ended worse than after its first round.": any(run.status == "collapsed" for run in runs),
+        f"Paper: rounds to the target in {'; '.join(where)}.": bool(where),
+    }
+    told = "".join(f"<p>{escape(note)}</p>" for note, holds in notes.items() if holds)
+    return f'{finding}<div class="notes">{told}</div>'
 
 
 def _data(methods: Sequence[MethodRuns]) -> dict[str, Any]:
+    if not methods:
+        return {"target": None, "metric": None, "curves": [], "longest": None}
+    metric, longest = methods[0].metric, much_longer(methods)
+    highest = metric.highest if math.isfinite(metric.highest) else None
     return {
-        "target": methods[0].runs[0].target if methods else None,
-        "metric": _metric(methods[0].metric) if methods else None,
+        "target": methods[0].runs[0].target,
+        "metric": {"name": metric.name, "title": metric.title, "log_scale": metric.log_scale, "highest": highest},
         "curves": [_curve(method) for method in methods],
-        "longest": methods.index(longest) if (longest := much_longer(methods)) is not None else None,
-    }
-
-
-def _metric(metric: Metric) -> dict[str, Any]:
-    return {
-        "name": metric.name,
-        "title": metric.title,
-        "log_scale": metric.log_scale,
-        "highest": metric.highest if math.isfinite(metric.highest) else None,
+        "longest": None if longest is None else methods.index(longest),
     }
 
 

@@ -1,6 +1,9 @@
-"""What a report knows of a run: its folder, and what the paper prints for it."""
+"""What a report knows of a run, and which runs it is about: folders are searched, and what does not belong is named."""
 
+import json
 import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import dotted
 from fedadmm.core.metrics import METRICS, Metric, metric_named
-from fedadmm.runs.folder import not_a_run_folder, read_lines
+from fedadmm.runs.folder import TUNING, not_a_run_folder, read_lines
 from fedadmm.runs.records import CLIENT_KEYS, Goal, Record, Status
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
+# What does not change a round: see the hash that names a run folder.
+NO_PART_OF_A_METHOD = {
+    "seed", "name", "label", "rounds", "target", "stop_at_target", "engine", "workers",
+    "state.store", "state.durability",
+}  # fmt: skip
 
 
 class Published(NamedTuple):
@@ -47,6 +56,16 @@ class RunData:
     def algorithm(self) -> str:
         """The algorithm's name; of one's own algorithm that of its class, in small letters."""
         return str(self.experiment["algorithm"]["name"]).rpartition(":")[2].lower()
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings that make the method, by their dotted keys."""
+        return {key: value for key, value in dotted(self.experiment).items() if key not in NO_PART_OF_A_METHOD}
+
+    @cached_property
+    def identity(self) -> str:
+        """What runs of the same method share, whatever their seeds."""
+        return json.dumps([self.label, self.settings], sort_keys=True, default=str)
 
     @property
     def goal(self) -> Goal:
@@ -145,3 +164,103 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class Gathered(NamedTuple):
+    """The runs that were found, and a sentence for each folder that was left out."""
+
+    runs: list[RunData]
+    left_out: list[str]
+
+
+def gather_runs(paths: Sequence[Path]) -> Gathered:
+    """Return the runs in run folders and in folders of them; half-written, empty and repeated ones are left out."""
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"there is no folder {path}; give run folders, or a folder of them such as runs")
+    runs, left_out = [], []
+    for folder in dict.fromkeys(folder for path in paths for folder in _run_folders(path)):
+        run = _run_or_reason(folder)
+        if isinstance(run, str):
+            left_out.append(run)
+        elif run.rounds:
+            runs.append(run)
+        else:
+            left_out.append(f"{folder} has no finished round")
+    kept, repeats = without_repeats(runs)
+    left_out += [f"{run.path} repeats a run of the same method and seed" for run in repeats]
+    if not kept:
+        where = ", ".join(map(str, paths))
+        raise InputError("; ".join([f"there is no run in {where}", *left_out, "make one with fedadmm run"]))
+    return Gathered(kept, left_out)
+
+
+def list_runs(folder: Path) -> Gathered:
+    """Return the runs in a folder, in the order of their names; only those that cannot be read are left out."""
+    files = sorted(folder.glob("*/experiment.toml"))
+    found = [_run_or_reason(file.parent) for file in files if (file.parent / "rounds.jsonl").exists()]
+    return Gathered([run for run in found if isinstance(run, RunData)], [r for r in found if isinstance(r, str)])
+
+
+def without_repeats(runs: Sequence[RunData]) -> tuple[list[RunData], list[RunData]]:
+    """Return the runs, of the same method and seed only the longest, and the repeats that were left out."""
+    longest: dict[tuple[str, Any], RunData] = {}
+    for run in runs:
+        key = (run.identity, run.experiment.get("seed"))
+        if key not in longest or len(run.rounds) > len(longest[key].rounds):
+            longest[key] = run
+    kept = list(longest.values())
+    return kept, [run for run in runs if not any(run is other for other in kept)]
+
+
+def by_setting(runs: Sequence[RunData]) -> list[list[RunData]]:
+    """Return the runs that can be compared with each other (same data, metric and target), the most numerous first."""
+    settings = [json.dumps(_setting(run), sort_keys=True, default=str) for run in runs]
+    return [
+        [run for run, own in zip(runs, settings, strict=True) if own == setting]
+        for setting, _ in Counter(settings).most_common()
+    ]
+
+
+def differences(run: RunData, other: RunData) -> str:
+    """Return in what the setting of a run is not that of another, such as data.name=mnist (not digits)."""
+    mine, its = _setting(run), _setting(other)
+    keys = [key for key in sorted(mine.keys() | its.keys()) if mine.get(key) != its.get(key)]
+    return ", ".join(f"{key}={mine.get(key, 'none')} (not {its.get(key, 'none')})" for key in keys)
+
+
+def setting_title(run: RunData) -> str:
+    """Return the data and the partition of a run, as a heading."""
+    data = run.experiment.get("data", {})
+    clients = data.get("num_clients")
+    parts = [data.get("name"), data.get("partition"), None if clients is None else f"{clients} clients"]
+    return ", ".join(str(part) for part in parts if part is not None) or "runs"
+
+
+def _run_or_reason(folder: Path) -> RunData | str:
+    try:
+        return read_run(folder)
+    except InputError as error:
+        return str(error)
+
+
+def _setting(run: RunData) -> dict[str, Any]:
+    """Return the keys that two runs must share to be compared; a partition's own key counts for that partition."""
+    data = dict(run.experiment.get("data", {}))
+    for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
+        if data.get("partition") != partition:
+            data.pop(key, None)
+    return dotted({"data": data, "target": run.target, "metric": run.metric.name})
+
+
+def _run_folders(path: Path) -> Iterator[Path]:
+    """Yield the run folders at or below a path: also half-written and empty ones, which are to be named."""
+    if not path.is_dir():
+        return
+    children = sorted(child for child in path.iterdir() if not child.name.startswith("."))
+    if not children or any(child.name in ("experiment.toml", "rounds.jsonl", "lock") for child in children):
+        yield path
+        return
+    for child in children:
+        if child.name != TUNING:
+            yield from _run_folders(child)

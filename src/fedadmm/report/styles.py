@@ -7,16 +7,8 @@ from typing import NamedTuple
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow (too faint on white) and
 # with grey for black (which the dark page would hide).
-BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE, GREY = PALETTE = (
-    "#0072B2",
-    "#56B4E9",
-    "#009E73",
-    "#E69F00",
-    "#D55E00",
-    "#CC79A7",
-    "#767676",
-)
-
+PALETTE = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#767676")
+BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE, GREY = PALETTE
 OLIVE = "#999933"  # of Paul Tol's palette for the colour-blind; no colour of methods that the table does not know
 
 Dash = tuple[int, ...]  # lengths of line and gap in turn; () is a solid line
