@@ -84,13 +84,14 @@ def _notes(methods: Sequence[MethodRuns]) -> str:
     finding = f'<p class="finding">{escape(sentence)}</p>' if sentence else ""
     target, longest = methods[0].runs[0].target, much_longer(methods)
     runs = [run for method in methods for run in method.runs]
+    many_seeds = len(runs) > len(methods)
     where = dict.fromkeys(m.runs[0].published.where for m in methods if m.runs[0].published is not None)
     notes = {
         "Press a method's name, or its curve, to see the whole experiment.": True,
         f"Rounds and upload: until the {methods[0].metric.title} reached {target or 0:g}; N+ means not within the N "
         "rounds that the run, or the shortest of its seeds, lasted.": target is not None,
         "Mean ± standard deviation over seeds, which is also the band around a curve. (2/3): two of three seeds "
-        "arrived and the mean is over those; a method with a miss is not compared with the others.": len(runs) > len(methods),
+        "arrived and the mean is over those; a method with a miss is not compared with the others.": many_seeds,
         "Where seeds stopped at different rounds, a curve goes on with those that are left; a seed that diverged keeps "
         "its last score.": any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods),
         f"{longest and longest.name} goes on beyond the chart: a double click shows all of it.": longest is not None,

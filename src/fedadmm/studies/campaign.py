@@ -79,15 +79,13 @@ def jobs_of(
 
 def _records_in(folder: RunFolder) -> list[Record]:
     """Return the rounds of a folder; none, with a warning, if they cannot be read: the run is made again."""
-    if not folder.path.exists():
-        return []
     try:
-        (folder.path / "experiment.toml").read_bytes()
-        return [Record.from_json(line) for line in folder.read_records()]
+        if folder.path.exists():
+            (folder.path / "experiment.toml").read_bytes()
+            return [Record.from_json(line) for line in folder.read_records()]
     except (OSError, InputError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        logger.warning("%s cannot be read (%s); its run is made again", folder.path, reason)
-        return []
+        logger.warning("%s cannot be read (%s: %s); its run is made again", folder.path, type(error).__name__, error)
+    return []
 
 
 def publish(experiment: Experiment, places: Places) -> None:
@@ -119,14 +117,10 @@ def play(
     """
     unique = {job.experiment.folder_name: job for job in jobs if not job.is_published}
     for job in sorted(unique.values(), key=lambda job: (not job.records, job.seconds_left(costs))):
-        if job.is_done:  # it was stopped between its last round and its publication
-            publish(job.experiment, places)
-            yield job
-            continue
-        if not budget.has_time_for(costs.seconds_from_start(job.experiment, rounds=1)):
-            return
-        if not run(job.experiment, budget):
-            return
+        if not job.is_done:  # else it was stopped between its last round and its publication
+            enough = budget.has_time_for(costs.seconds_from_start(job.experiment, rounds=1))
+            if not enough or not run(job.experiment, budget):
+                return
         publish(job.experiment, places)
         yield job
 

@@ -52,9 +52,9 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
     theta = simulation.theta if model is None else model.theta.to(simulation.theta.dtype)
     smoothness = of_task(simulation.task, w=theta, buffers=simulation.checkpoint.buffers)
     conditions = [*_of_fedadmm(experiment, smoothness), *_lapses(experiment, records)]
-    facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
     later = [record for record in certified if record.number("share_seen") > 1 - 1e-9]
     num_clients = simulation.task.data.num_clients
+    facts = {"L": str(smoothness)} | {c.name: c.text for c in conditions}
     facts |= _measured(certified, later, num_clients, experiment)
     failing = [condition.text for condition in conditions if not condition.holds]
     if not later:
@@ -65,8 +65,8 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
     p_min, p_min_how = _p_min(experiment, records, num_clients)
     lowest, lowest_how = _lowest(simulation)
     known = Assumptions(float(algorithm.rho), smoothness.value, p_min, num_clients, lowest)  # type: ignore[arg-type]
-    mean, bound = _mean(later, known), _bound(known, later)
-    from_start = f"mean of V / m {_mean(certified, known):.4g}"
+    mean, bound = _mean(later, num_clients), _bound(known, later)
+    from_start = f"mean of V / m {_mean(certified, num_clients):.4g}"
     if algorithm.eta != "seen":  # with it theta is the mean of fewer u_i at first, and there is no bound
         from_start += f", bound with the gradients at the start {_bound(known, certified, from_start=True):.4g}"
     facts |= {
@@ -133,8 +133,8 @@ def _largest_error(certified: list[Record]) -> float:
     return max(record.number("largest_error") for record in certified)
 
 
-def _mean(rounds: list[Record], known: Assumptions) -> float:
-    return sum(record.number("V") for record in rounds) / len(rounds) / known.num_clients
+def _mean(rounds: list[Record], num_clients: int) -> float:
+    return sum(record.number("V") for record in rounds) / len(rounds) / num_clients
 
 
 def _bound(known: Assumptions, rounds: list[Record], *, from_start: bool = False) -> float:

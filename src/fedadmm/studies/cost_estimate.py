@@ -98,13 +98,11 @@ def _steps(experiment: Experiment) -> str:
     return f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
 
 
-@cache
-def _torch_version() -> str:
-    return version("torch")  # slow, and asked for once a run
+_version = cache(version)  # slow, and asked for once a run
 
 
 def _key(experiment: Experiment) -> str:
-    return f"{_steps(experiment)}, {num_cores()} cores, torch {_torch_version()}"
+    return f"{_steps(experiment)}, {num_cores()} cores, torch {_version('torch')}"
 
 
 def _probe(experiment: Experiment) -> float:

@@ -50,8 +50,6 @@ class Comparison(NamedTuple):
 
     def ratio(self, standing: Standing) -> float:
         """Return rounds against the best constants'; a miss on one side gives 0 or inf, on both NaN."""
-        if math.isinf(self.best.rounds):
-            return math.nan if math.isinf(standing.rounds) else 0.0
         return standing.rounds / self.best.rounds
 
     def ratio_text(self, standing: Standing) -> str:
