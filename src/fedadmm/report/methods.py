@@ -15,7 +15,6 @@ from fedadmm.report.runs import RunData, without_repeats
 from fedadmm.report.styles import Style, styles_for
 
 FEDADMM, RELEASED = "fedadmm", "fedadmm_released"
-COSTS = ("bytes_up", "gradient_evaluations", "seconds")
 Array = npt.NDArray[np.float64]
 
 
@@ -121,8 +120,9 @@ class MethodRuns:
         squares = np.nansum((scores - mean) ** 2, axis=0)
         # Steps are averaged before they are added up: the total then never falls where a seed ends.
         totals = {
-            key: np.cumsum(np.nanmean(_stack([run.steps(key) for run in self.runs], length), axis=0))[kept]
-            for key in (*COSTS, *(("simulated_seconds",) if self.has_clock else ()))
+            axis.key: np.cumsum(np.nanmean(_stack([run.steps(axis.key) for run in self.runs], length), axis=0))[kept]
+            for axis in axes_of([self])
+            if axis is not ROUNDS
         }
         spread = None if len(self.runs) == 1 else np.sqrt(squares / np.maximum(seeds - 1, 1))
         return Curve(kept.astype(np.float64) + 1, mean, spread, seeds, totals)

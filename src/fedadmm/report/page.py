@@ -24,7 +24,7 @@ def write_page(sections: Sequence[Section], path: Path, *, title: str) -> Path:
     """Write the page and return its path."""
     methods = methods_in([section.runs for section in sections])
     blocks = [_section(*pair, number) for number, pair in enumerate(zip(sections, methods, strict=True))]
-    text = _template("page.html").substitute(
+    text = Template(_file("page.html")).substitute(
         title=escape(title),
         style=_file("page.css"),
         script=_file("page.js"),
@@ -44,7 +44,7 @@ def _section(section: Section, methods: Sequence[MethodRuns], number: int) -> st
         remark = f'<p class="remark">{escape(section.remark.strip())}</p>'
     if not methods:
         return f'<section id="section-{number}"><h2>{title}</h2>{remark}<p>No runs yet.</p></section>'
-    return _template("section.html").substitute(
+    return Template(_file("section.html")).substitute(
         number=number,
         title=title,
         remark=remark,
@@ -178,10 +178,6 @@ def _json(value: Any) -> str:
     """Return JSON that cannot end the script element it stands in."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _template(name: str) -> Template:
-    return Template(_file(name))
 
 
 def _file(name: str) -> str:

@@ -61,10 +61,11 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
         failing.append("no certified round began after everyone had been seen")
     if failing:
         return Verdict(facts, f"Theorem 1 says nothing of this run: {'; '.join(failing)}.")
-    assert type(algorithm) is FedADMM  # else a condition fails
+    assert type(algorithm) is FedADMM  # else a condition fails, as it does if rho changes
+    assert isinstance(algorithm.rho, int | float)
     p_min, p_min_how = _p_min(experiment, records, num_clients)
     lowest, lowest_how = _lowest(simulation)
-    known = Assumptions(float(algorithm.rho), smoothness.value, p_min, num_clients, lowest)  # type: ignore[arg-type]
+    known = Assumptions(algorithm.rho, smoothness.value, p_min, num_clients, lowest)
     mean, bound = _mean(later, num_clients), _bound(known, later)
     from_start = f"mean of V / m {_mean(certified, num_clients):.4g}"
     if algorithm.eta != "seen":  # with it theta is the mean of fewer u_i at first, and there is no bound
