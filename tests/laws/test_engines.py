@@ -90,4 +90,4 @@ def test_an_upload_that_is_finite_and_absurd_is_named(name: str, engine: str) ->
     data.client(POISONED).inputs.fill_(1e8)
     records = outcome(run_of(name, engine, data=data), rounds=2)[2]
     assert "oversized" not in records[0]
-    assert records[1].get("oversized") == ([POISONED] if POISONED in records[1]["clients"] else None)
+    assert records[1].get("oversized") == ((POISONED,) if POISONED in records[1]["clients"] else None)
