@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MEMORY = 1 << 28  # bytes that a stack may take
 VECTORS = 16  # of a client, at most, at one time: weights, gradient, state, upload, and what is between
+THREADED_FROM = 1_000_000  # examples x parameters of a batch: below, one core does it in less than a millisecond
 PLACE = 24  # bytes for the place of an example in a batch, and its share
 
 Counts = npt.NDArray[np.int64]
@@ -87,7 +88,7 @@ class StackedProblem:
             self.assignments, self._starts, self._counts, batch_size=self._batch_size, seed=self._seed
         )
         room = None if self._local.clip is None else [torch.empty_like(part) for part in weights]
-        for k, *batch in _threaded(batches.over(self._examples, like=weights[0])):
+        for k, *batch in self._threaded(batches.over(self._examples, like=weights[0])):
             losses, add = self._gradients(self._shaped(weights, k), *batch)
             if room is not None and self._local.clip is not None:
                 add = clipped(add, self._local.clip, room=self._shaped(room, k))
@@ -103,7 +104,7 @@ class StackedProblem:
         """Return the gradients of the objectives over all of each client's examples."""
         total, weights = self._parts(self._l2 * w if self._l2 else torch.zeros_like(w)), self._parts(w)
         batches = whole_batches(self._starts, self._counts, chunk=CHUNK)
-        for k, inputs, targets, shares in _threaded(batches.over(self._examples, like=total[0])):
+        for k, inputs, targets, shares in self._threaded(batches.over(self._examples, like=total[0])):
             part = (shares > 0).sum(dim=1, keepdim=True) / self.num_examples[:k]  # of a client's examples
             losses, add = self._gradients(self._shaped(weights, k), inputs, targets, shares * part)
             self._loss_sum[:k] += losses / part[:, 0].where(part[:, 0] > 0, 1)
@@ -117,6 +118,20 @@ class StackedProblem:
         losses = (self._loss_sum / self._column(np.maximum(self._steps, 1))[:, 0]).tolist()
         done = zip(self._steps.tolist(), self._evaluations.tolist(), losses, strict=True)
         return [ClientStats(*numbers, self._buffers) for numbers in done]
+
+    def _threaded(self, batches: Iterator["Batch"]) -> Iterator["Batch"]:
+        """Let at most one thread a client work on a batch: no product is then divided, and the bits are one thread's.
+
+        A small batch has one thread: on a busy machine threads wait for each other longer than they work.
+        """
+        usual = torch.get_num_threads()
+        try:
+            for batch in batches:
+                work = batch.shares.numel() * self._model.weights.numel()
+                torch.set_num_threads(min(usual, batch.num_clients) if work >= THREADED_FROM else 1)
+                yield batch
+        finally:
+            torch.set_num_threads(usual)
 
     def _parts(self, flat: Vector) -> list[torch.Tensor]:
         """Return copies of a vector or a stack of them, one [K, n] for each parameter: products into them are fast."""
@@ -133,17 +148,6 @@ class StackedProblem:
 
     def _column(self, values: npt.NDArray[np.generic]) -> torch.Tensor:
         return torch.from_numpy(values[:, None]).to(self._model.weights)
-
-
-def _threaded(batches: Iterator["Batch"]) -> Iterator["Batch"]:
-    """Let at most one thread a client work on a batch: no product is then divided, and the bits are one thread's."""
-    usual = torch.get_num_threads()
-    try:
-        for batch in batches:
-            torch.set_num_threads(min(usual, batch.num_clients))
-            yield batch
-    finally:
-        torch.set_num_threads(usual)
 
 
 def _less(vector: Vector, other: Vector, *, times: Scalar) -> Vector:
