@@ -3,17 +3,47 @@
 import os
 import subprocess
 import sys
+import tempfile
+from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
+
+from children import command
+
+WIDTH = 200  # so that lines are not folded
 
 
-def fedadmm(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run `fedadmm` with these arguments in a folder; its width is fixed so that lines are not folded."""
+def fedadmm(*arguments: object, cwd: Path) -> CompletedProcess[str]:
+    """Run `fedadmm` with these arguments in a folder, in a process that has imported it already."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = command(*arguments, log=out, before=partial(_prepare, cwd, dict(os.environ), err))
+        process.join(300)
+        process.kill()
+        process.join()
+        assert process.exitcode is not None
+        return CompletedProcess([*map(str, arguments)], process.exitcode, out.read_text(), err.read_text())
+
+
+def fedadmm_from_the_start(*arguments: object, cwd: Path) -> CompletedProcess[str]:
+    """Do the same in a new Python, for libraries that tidy up when it ends: a forked process does not call them."""
     return subprocess.run(
         [sys.executable, "-m", "fedadmm", *map(str, arguments)],
         cwd=cwd,
-        env=os.environ | {"COLUMNS": "200"},
+        env=os.environ | {"COLUMNS": str(WIDTH)},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+def _prepare(cwd: Path, environment: dict[str, str], err: Path) -> None:
+    from fedadmm.cli import console
+
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment, COLUMNS=str(WIDTH))
+    console.out.width = console.err.width = WIDTH
+    with err.open("w") as file:
+        os.dup2(file.fileno(), 2)

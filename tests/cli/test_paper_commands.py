@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from commands import fedadmm
+from commands import fedadmm_from_the_start as fedadmm
 from fedadmm.cli import app
 from fedadmm.cli.arguments import columns_named
 from fedadmm.cli.list import _hours_text
