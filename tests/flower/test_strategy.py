@@ -17,11 +17,14 @@ from fedadmm.core.errors import InputError
 from fedadmm.flower import client_nodes
 from methods import ON_NETWORKS, mostly_slow
 
+FEDADMM = {"algorithm__name": "fedadmm", "algorithm__rho": 0.1, "algorithm__eta": "seen", "algorithm__start": "global"}
+
 
 def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
-    """Return the example's configuration, with its state in a folder, few steps a visit, and no evaluation."""
+    """Return the example's configuration with FedADMM, its state in a folder, few steps a visit, and no evaluation."""
     usual = {"state_dir": str(folder), "min_available_nodes": 1, "fraction_evaluate": 0.0, "local__batch_size": 60}
-    return run_config(**{**usual, **changes})
+    algorithm = {} if "algorithm__name" in changes else FEDADMM
+    return run_config(**{**usual, **algorithm, **changes})
 
 
 def grid_of(config: dict[str, Any], **options: Any) -> LocalGrid:

@@ -43,7 +43,7 @@ def ended_run(folder: Path, **changes: object) -> Run:
 
 
 def test_export_writes_a_clients_own_model_under_the_models_names(tmp_path: Path) -> None:
-    ended = ended_run(tmp_path)
+    ended = ended_run(tmp_path, algorithm=FedADMM())
     client = ended.history[-1].clients[0]
     export_command(ended.folder.path, out=tmp_path / "theta", client=None)
     export_command(ended.folder.path, out=tmp_path / "state", client=client)

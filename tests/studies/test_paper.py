@@ -8,7 +8,6 @@ import pytest
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedProx
 from fedadmm.config.experiment import Experiment
-from fedadmm.config.plans import load_plan
 from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import as_released, published
@@ -138,14 +137,11 @@ def test_auto_is_judged_by_networks_that_its_rules_were_not_made_on():
     assert auto.seeds("paper") == auto.seeds("small") == 3
 
 
-def test_the_preset_runs_the_member_of_the_family_that_needs_the_fewest_rounds():
+def test_the_best_choice_of_rho_is_ahead_of_the_best_constants():
     auto = PAPER["auto"]
     kept = read_arrivals(arrivals_file(auto, Path(__file__).parents[2] / "results"))
     means = overall(comparisons(kept, chosen=auto.chosen), aside=auto.aside)
-    best = min(means, key=means.__getitem__)
-    assert means[best] < 1  # the best constants of each problem, found afterwards
-    (algorithm, *_) = [c.experiment.algorithm for c in auto.runs("paper") if c.experiment.label == best]
-    assert load_plan("digits").experiment().algorithm == algorithm
+    assert min(means.values()) < 1  # the best constants of each problem, found afterwards
 
 
 def test_the_studies_and_their_runs_are_known_without_torch():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
-from fedadmm.algorithms import ALGORITHMS, FedADMM
+from fedadmm.algorithms import ALGORITHMS, FastFedADMM
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
@@ -144,7 +144,7 @@ class Experiment(Settings):
     device: str = "cpu"
     engine: EngineName = "workers"
     workers: Count | None = None  # processes; None: one per core
-    algorithm: AlgorithmSettings = FedADMM()
+    algorithm: AlgorithmSettings = FastFedADMM()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings(num_clients=100)
     local: LocalTraining = LocalTraining(epochs="1..5")

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from flwr.app import Context
 from pydantic import Field, field_validator, model_validator
 
-from fedadmm.algorithms import FedADMM
+from fedadmm.algorithms import FastFedADMM
 from fedadmm.config.compatibility import check_local
 from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm
@@ -32,7 +32,7 @@ class FederationSettings(Settings):
     round_timeout: Positive = 3600.0  # seconds that a round waits for its slowest node
     seed: int = 0
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
-    algorithm: AnyAlgorithm = FedADMM()
+    algorithm: AnyAlgorithm = FastFedADMM()
     local: LocalTraining = LocalTraining()
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
