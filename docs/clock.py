@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import pyplot as plt
 
-from fedadmm.report.figures import plt, save_figure
+from fedadmm.report.figures import save_figure
 from fedadmm.report.methods import estimate
 from fedadmm.report.runs import RunData
 from fedadmm.report.table import markdown

@@ -1,5 +1,8 @@
 """The names of the package, one a line. Type checkers read them, and so does __init__.py, which imports a name late."""
 
+from fedadmm.algorithms import MIFA as MIFA
+from fedadmm.algorithms import AdaBest as AdaBest
+from fedadmm.algorithms import AFedPD as AFedPD
 from fedadmm.algorithms import Averaged as Averaged
 from fedadmm.algorithms import FastFedADMM as FastFedADMM
 from fedadmm.algorithms import FedACG as FedACG
@@ -9,14 +12,19 @@ from fedadmm.algorithms import FedADMMAuto as FedADMMAuto
 from fedadmm.algorithms import FedADMMReleased as FedADMMReleased
 from fedadmm.algorithms import FedAvg as FedAvg
 from fedadmm.algorithms import FedAvgM as FedAvgM
+from fedadmm.algorithms import FedCM as FedCM
+from fedadmm.algorithms import FedDC as FedDC
 from fedadmm.algorithms import FedDyn as FedDyn
 from fedadmm.algorithms import FedDynAuto as FedDynAuto
+from fedadmm.algorithms import FedExP as FedExP
 from fedadmm.algorithms import FedHybrid as FedHybrid
 from fedadmm.algorithms import FedNova as FedNova
 from fedadmm.algorithms import FedPD as FedPD
 from fedadmm.algorithms import FedProx as FedProx
 from fedadmm.algorithms import FedSGD as FedSGD
+from fedadmm.algorithms import FedVARP as FedVARP
 from fedadmm.algorithms import FedYogi as FedYogi
+from fedadmm.algorithms import LocalGHBM as LocalGHBM
 from fedadmm.algorithms import RandomisedServer as RandomisedServer
 from fedadmm.algorithms import Scaffold as Scaffold
 from fedadmm.config.experiment import Experiment as Experiment

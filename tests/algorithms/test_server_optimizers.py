@@ -40,7 +40,7 @@ def test_what_is_added_to_theta_does_not_depend_on_theta(name: str) -> None:
 
 def test_those_that_upload_a_step_are_known() -> None:
     names = [name for name, algorithm in ALGORITHMS.items() if issubclass(algorithm, UploadsStep)]
-    assert names == ["fedadmm_released", "fedsgd", "fedavg", "fedprox", "scaffold", "fednova"]
+    assert names == ["fedadmm_released", "fedsgd", "fedavg", "fedprox", "scaffold", "fednova", "fedcm", "local_ghbm"]
 
 
 @pytest.mark.parametrize("kind", [FedAdam, FedYogi])

@@ -8,6 +8,8 @@ import torch
 
 from fedadmm.algorithms import (
     ALGORITHMS,
+    AdaBest,
+    AFedPD,
     FedACG,
     FedAdam,
     FedADMM,
@@ -15,14 +17,19 @@ from fedadmm.algorithms import (
     FedADMMReleased,
     FedAvg,
     FedAvgM,
+    FedCM,
+    FedDC,
     FedDyn,
     FedDynAuto,
+    FedExP,
     FedHybrid,
     FedNova,
     FedPD,
     FedProx,
     FedSGD,
+    FedVARP,
     FedYogi,
+    LocalGHBM,
     RandomisedServer,
     Scaffold,
 )
@@ -34,6 +41,8 @@ from fedadmm.core.schedules import Constant, Cosine, Step
 from fedadmm.training.local import LocalTraining
 from play import Play
 from quadratics import heterogeneous
+
+UNUSUAL = ("fast_fedadmm", "scaffold", "fednova", "fedvarp", "mifa", "fedexp", "afedpd", "fedcm", "feddc")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values())
@@ -101,6 +110,18 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: RandomisedServer(inner="fedadmm"), "inner='fedadmm' is not an algorithm"),
         (lambda: RandomisedServer(inner=FedADMM(eta="seen")), "so its server cannot sit out; use FedADMM with eta"),
         (lambda: RandomisedServer(inner=FedDyn()), "does not keep theta the mean of what all clients hold"),
+        (lambda: FedVARP(eta=0.0), "eta=0.0 is out of range"),
+        (lambda: FedExP(epsilon=0.0), "epsilon=0.0 is out of range; use a finite number greater than 0"),
+        (lambda: AdaBest(beta=1.0), "beta=1.0 is out of range; use a number from 0 to below 1"),
+        (lambda: AdaBest(mu=-0.1), "mu=-0.1 is out of range"),
+        (lambda: AdaBest(mu=Constant(0.1)), "is a schedule; AdaBest needs one number for all rounds"),
+        (lambda: AFedPD(rho=0.0), "rho=0.0 is out of range"),
+        (lambda: AFedPD(rho=Constant(0.1)), "is a schedule; AFedPD needs one number for all rounds"),
+        (lambda: FedCM(alpha=0.0), "alpha=0.0 is out of range; use a number above 0 and up to 1"),
+        (lambda: FedCM(alpha=True), "alpha=True is out of range"),
+        (lambda: FedCM(eta=0.0), "eta=0.0 is out of range"),
+        (lambda: FedDC(alpha=0.0), "alpha=0.0 is out of range"),
+        (lambda: LocalGHBM(beta=-1.0), "beta=-1.0 is out of range; use a finite number of at least 0"),
         (lambda: FedACG(lam=1.0), "lam=1.0 is out of range; use a number from 0 to below 1"),
         (lambda: FedACG(beta=-1.0), "beta=-1.0 is out of range; use a finite number of at least 0"),
         (lambda: FedHybrid(rho=0.0), "rho=0.0 is out of range"),
@@ -115,9 +136,9 @@ def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: 
     assert sentence in str(caught.value)
 
 
-def test_only_scaffold_and_fednova_have_no_room_for_momentum_and_weight_decay() -> None:
+def test_only_those_that_read_gradients_off_w_have_no_room_for_momentum_and_weight_decay() -> None:
     names = [name for name, algorithm in ALGORITHMS.items() if trait(algorithm(), PlainSGDOnly)]
-    assert names == ["scaffold", "fednova"]
+    assert names == ["scaffold", "fednova", "feddc"]
     assert trait(FedAdam(inner=Scaffold()), PlainSGDOnly)
 
 
@@ -136,8 +157,11 @@ def test_a_method_without_local_steps_refuses_what_it_would_ignore(method: Any, 
     ("name", "up", "down"),
     # In vectors of d numbers. SCAFFOLD sends and receives its control variates too, FedNova sends one number more;
     # those that choose rho receive it and send what they measured. What a server sums up or remembers stays at home.
-    [(name, 1, 1) for name in ALGORITHMS if name not in ("fast_fedadmm", "scaffold", "fednova") and "auto" not in name]
+    [(name, 1, 1) for name in ALGORITHMS if name not in UNUSUAL and "auto" not in name]
     + [("fast_fedadmm", 1 + 1 / 6, 2 + 1 / 6), ("scaffold", 2, 2), ("fednova", 1 + 1 / 6, 1)]
+    # The learning rate; a squared length; the centre beside the start; the last mean step.
+    + [("fedvarp", 1 + 1 / 6, 1), ("mifa", 1 + 1 / 6, 1), ("fedexp", 1 + 1 / 6, 1), ("afedpd", 1, 2), ("fedcm", 1, 2)]
+    + [("feddc", 2, 2)]
     + [("fedadmm_auto", 1 + 6 / 6, 1 + 1 / 6), ("feddyn_auto", 1 + 3 / 6, 1 + 1 / 6)],
 )
 def test_the_cost_of_a_round_is_the_size_of_its_messages(name: str, up: float, down: float) -> None:

@@ -1,11 +1,6 @@
-"""Law 6: one round of every algorithm worked out by hand, from states that are not zero.
+"""Law 6: one round of every algorithm worked out by hand; tests/hand.py says of which clients."""
 
-Two of four clients take part; a third was seen before. theta = 1.
-    client 0: f(w) = 1/2 (w - 3)^2      client 1: f(w) = 3/2 w^2
-With rho = 2 the exact solution of h/2 (w - a)^2 + y w + (w - theta)^2 is w = (h a - y + 2 theta) / (h + 2).
-"""
-
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +9,6 @@ from fedadmm.algorithms import (
     ALGORITHMS,
     Averaged,
     FastFedADMM,
-    FedACG,
     FedAdam,
     FedADMM,
     FedADMMAuto,
@@ -32,7 +26,6 @@ from fedadmm.algorithms import (
     RandomisedServer,
     Scaffold,
     fast_fedadmm,
-    fedacg,
     fedadmm,
     fedadmm_auto,
     fedadmm_released,
@@ -45,27 +38,10 @@ from fedadmm.algorithms import (
 )
 from fedadmm.core.algorithm import Algorithm, NoState
 from fedadmm.core.schedules import Step
+from hand import Hand, check_hand, v
+from laws.test_by_hand_family import FAMILY
 from play import Play
 from quadratics import on_a_line
-
-
-def v(value: float) -> torch.Tensor:
-    return torch.tensor([value], dtype=torch.float64)
-
-
-class Hand(NamedTuple):
-    """A round: from where, with which solver, and what comes out."""
-
-    algorithm: Algorithm
-    server: tuple[Any, ...]
-    states: tuple[tuple[Any, ...], tuple[Any, ...]]  # of clients 0 and 1
-    uploads: tuple[tuple[float, ...], tuple[float, ...]]
-    states_after: tuple[tuple[float, ...], tuple[float, ...]]
-    server_after: tuple[float, ...]
-    round: int = 1
-    num_steps: int | None = None  # None: exact
-    learning_rate: float = 0.5
-
 
 # Client 0, w = 0, y = -1, u = 0 - 1/2 = -1/2: w = (3 + 1 + 2)/3 = 2, y = -1 + 2 (2 - 1) = 1, u = 2 + 1/2, delta = 3.
 # Client 1, w = -2, y = 7, u = -2 + 7/2 = 3/2: w = (0 - 7 + 2)/5 = -1, y = 7 + 2 (-2) = 3, u = -1 + 3/2, delta = -1.
@@ -210,13 +186,6 @@ BY_HAND = {
     "FedAvg, eta 2": Hand(FedAvg(eta=2.0), **STEPS, server_after=(2.0,)),
     # w = (3 + 2)/3 and 2/5: steps 2/3 and -3/5, with a mean of 1/30.
     "FedProx": Hand(FedProx(rho=2.0), **NO_STATE, uploads=((2 / 3,), (-0.6,)), server_after=(1 + 1 / 30,)),
-    # m = 1/2 - (-1/2) = 1, so z = 1/2 + 1/2 (1) = 1, where FedProx has the same steps; z and their mean are theta.
-    "FedACG": Hand(
-        FedACG(lam=0.5, beta=2.0),
-        **NO_STATE | {"server": fedacg.Server(v(0.5), v(-0.5))},
-        uploads=((2 / 3,), (-0.6,)),
-        server_after=(1 + 1 / 30, 0.5),
-    ),
     "Scaffold": Hand(Scaffold(eta=2.0), **SCAFFOLD, server_after=(2.0, 0.0)),
     # The same w and y as FedADMM's, whose u is what travels, whole: 2 + 1/2 and -1 + 3/2. The mean is theta.
     "FedPD": Hand(
@@ -280,28 +249,13 @@ BY_HAND = {
 }
 
 
-def _near(message: Any, numbers: tuple[float, ...]) -> bool:
-    return tuple(map(float, message)) == pytest.approx(numbers, abs=1e-14)
-
-
 @pytest.mark.parametrize("name", BY_HAND)
 def test_one_round_is_as_worked_out_by_hand(name: str) -> None:
-    hand = BY_HAND[name]
-    task = on_a_line([1.0, 3.0], [3.0, 0.0], num_steps=hand.num_steps, learning_rate=hand.learning_rate)
-    play = Play(hand.algorithm, task, v(1.0), num_clients=4).given(
-        server=hand.server, states=dict(enumerate(hand.states)), round=hand.round - 1, seen=3.0
-    )
-    for visit, upload in zip(play.visits([0, 1]), hand.uploads, strict=True):
-        assert _near(visit.upload, upload)
-    play.round([0, 1])
-    for client, after in enumerate(hand.states_after):
-        assert _near(play.states[client], after)
-    assert _near(play.checkpoint.server, hand.server_after)
-    assert (play.checkpoint.round, play.checkpoint.seen) == (hand.round, 3.0)
+    check_hand(BY_HAND[name])
 
 
 def test_every_algorithm_has_a_round_by_hand() -> None:
-    assert {type(hand.algorithm) for hand in BY_HAND.values()} == set(ALGORITHMS.values())
+    assert {type(hand.algorithm) for hand in [*BY_HAND.values(), *FAMILY.values()]} == set(ALGORITHMS.values())
 
 
 def test_uploads_are_averaged_with_the_clients_weights() -> None:

@@ -132,11 +132,16 @@ def test_methods_with_an_invariant_declare_it() -> None:
         if invariant_of(method, method.init_server(theta), initial=theta, registered=5.0) is not None
     }
     exact = ("fast_fedadmm", "participation", "seen", "scaffold", "feddyn", "fedhybrid", "auto", "randomised_server")
+    exact += ("fedvarp", "mifa", "afedpd", "feddc")
     assert keepers == {name for name in METHODS if any(word in name for word in exact)}
 
 
 @pytest.mark.parametrize(
-    "name", ["fedadmm, participation", "fedadmm, seen", "fedadmm_auto", "scaffold", "feddyn", "fedhybrid, newton"]
+    "name",
+    [
+        *("fedadmm, participation", "fedadmm, seen", "fedadmm_auto", "scaffold", "feddyn", "fedhybrid, newton"),
+        *("fedvarp", "mifa", "afedpd", "feddc"),
+    ],
 )
 def test_a_state_that_was_kept_though_its_update_was_lost_breaks_the_invariant(name: str) -> None:
     world = quadratic_world()

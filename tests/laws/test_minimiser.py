@@ -8,7 +8,20 @@ import pytest
 import scipy.optimize
 import torch
 
-from fedadmm.algorithms import FastFedADMM, FedADMM, FedADMMAuto, FedAvg, FedDyn, FedDynAuto, FedPD, FedProx
+from fedadmm.algorithms import (
+    MIFA,
+    AFedPD,
+    FastFedADMM,
+    FedADMM,
+    FedADMMAuto,
+    FedAvg,
+    FedDC,
+    FedDyn,
+    FedDynAuto,
+    FedPD,
+    FedProx,
+    FedVARP,
+)
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.participation import Uniform
 from fedadmm.studies.theory.quadratics import drawn
@@ -34,11 +47,12 @@ EXACT_BOOKS = {
     "FastFedADMM": lambda rho: FastFedADMM(rho=rho),
     "FedDyn, all": lambda rho: FedDyn(rho=rho),
     "FedDyn, seen": lambda rho: FedDyn(rho=rho, over="seen"),
+    "AFedPD": lambda rho: AFedPD(rho=rho),
 }
 
 
-def _play(algorithm: Algorithm) -> Play:
-    return Play(algorithm, CLIENTS, torch.zeros_like(OPTIMUM), num_clients=NUM_CLIENTS)
+def _play(algorithm: Algorithm, clients: Quadratics = CLIENTS) -> Play:
+    return Play(algorithm, clients, torch.zeros_like(OPTIMUM), num_clients=NUM_CLIENTS)
 
 
 def _distance(theta: Vector) -> float:
@@ -118,10 +132,28 @@ def _stays(play: Play) -> bool:
     ids=str,
 )
 def test_auto_reaches_the_minimiser(algorithm: Algorithm, solver: dict) -> None:
-    clients = heterogeneous(NUM_CLIENTS, 6, seed=1, **solver)
-    play = Play(algorithm, clients, torch.zeros_like(OPTIMUM), num_clients=NUM_CLIENTS)
+    play = _play(algorithm, heterogeneous(NUM_CLIENTS, 6, seed=1, **solver))
     assert _closest(play, rounds=600, enough=1e-8) <= 1e-8
     assert _stays(play)
+
+
+# Several local steps drift, which FedDC and A-FedPD correct; FedVARP and MIFA do not, so they get one.
+@pytest.mark.parametrize(
+    ("algorithm", "num_steps"), [(FedDC(), 3), (AFedPD(rho=1.0), 3), (FedVARP(), 1), (MIFA(), 1)], ids=str
+)
+def test_gradient_steps_that_remember_lead_to_the_minimiser(algorithm: Algorithm, num_steps: int) -> None:
+    play = _play(algorithm, heterogeneous(NUM_CLIENTS, 6, seed=1, num_steps=num_steps, learning_rate=0.3))
+    assert _closest(play, rounds=600, enough=1e-8) <= 1e-8
+    assert _stays(play)
+
+
+@pytest.mark.parametrize("algorithm", [FedVARP(), MIFA()], ids=str)
+def test_with_several_steps_a_memory_of_the_absent_ends_where_fedavg_ends_with_everyone(algorithm: Algorithm) -> None:
+    clients = heterogeneous(NUM_CLIENTS, 6, seed=1, num_steps=5, learning_rate=0.2)
+    everyone = _play(FedAvg(), clients).rounds([range(NUM_CLIENTS)] * 60).theta
+    fifth = _play(algorithm, clients).rounds(FIFTH[:300]).theta
+    assert _distance(everyone) > 0.05
+    torch.testing.assert_close(fifth, everyone, rtol=0, atol=1e-7)
 
 
 def test_auto_is_told_no_unit() -> None:

@@ -129,7 +129,7 @@ def test_perturbing_any_field_changes_the_upload(method: Algorithm, world: World
 @pytest.mark.parametrize(
     ("name", "field"),
     [(name, "y") for name in ("fedadmm", "fedadmm, rho rising", "fedadmm, global", "fedadmm_released")]
-    + [("feddyn", "y"), ("scaffold", "c_i")],
+    + [("feddyn", "y"), ("scaffold", "c_i"), ("afedpd", "mu"), ("adabest", "h_i"), ("local_ghbm", "anchor")],
 )
 def test_a_correction_that_never_reaches_the_gradient_breaks_the_law(name: str, field: str) -> None:
     assert _silent_fields(METHODS[name], quadratic_world(), of="client", problem=_DeafToDuals) == [field]

@@ -43,11 +43,6 @@ def test_a_schedule_is_its_number_of_the_round(name: str, rate: str) -> None:
     assert not identical(tuple(third["small"].checkpoint), tuple(third["large"].checkpoint))
 
 
-def test_every_algorithm_but_five_has_a_rate() -> None:
-    assert {name for name, _ in RATES} == set(ALGORITHMS) - {
-        "fast_fedadmm",
-        "averaged",
-        "fedsgd",
-        "feddyn_auto",
-        "randomised_server",
-    }
+def test_some_algorithms_have_no_rate() -> None:
+    without = {"fast_fedadmm", "averaged", "fedsgd", "feddyn_auto", "mifa", "adabest", "afedpd", "randomised_server"}
+    assert {name for name, _ in RATES} == set(ALGORITHMS) - without

@@ -91,6 +91,7 @@ BALANCED = {
     "feddyn": FedDyn(over="all"),
     "feddyn, rho rising": FedDyn(rho=Step(before=0.1, after=0.3, at_round=3)),
     "scaffold": Scaffold(),
+    **{name: METHODS[name] for name in ("fedvarp", "mifa", "afedpd", "feddc")},
 }
 
 

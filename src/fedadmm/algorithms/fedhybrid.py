@@ -24,7 +24,7 @@ from fedadmm.core.optional import (
     SecondOrder,
     SecondOrderProblem,
 )
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import Rate, at, check_constant, check_rate
 
 
 class Server(NamedTuple):
@@ -57,9 +57,7 @@ class FedHybrid(
     newcomer = "initial"  # theta is the mean of all u, of which a newcomer's counts as theta^0
 
     def __post_init__(self) -> None:
-        check_rate("rho", self.rho, positive=True)
-        if not isinstance(self.rho, int | float):
-            raise InputError(f"rho={self.rho} is a schedule; FedHybrid needs one number for all rounds")
+        check_constant("rho", self.rho, method="FedHybrid", positive=True)
         for name in ("beta", "alpha_newton", "beta_newton"):
             check_rate(name, getattr(self, name), positive=True)
         if not 0 <= self.newton <= 1:

@@ -140,3 +140,10 @@ def check_rate(name: str, rate: object, *, positive: bool) -> None:
         if not math.isfinite(value) or value < 0 or (positive and value == 0):
             bound = "greater than 0" if positive else "of at least 0"
             raise InputError(f"{name}={value} is out of range; use a finite number {bound}")
+
+
+def check_constant(name: str, rate: object, *, method: str, positive: bool) -> None:
+    """Refuse a rate that changes over the rounds, or that check_rate refuses."""
+    check_rate(name, rate, positive=positive)
+    if not isinstance(rate, int | float):
+        raise InputError(f"{name}={rate} is a schedule; {method} needs one number for all rounds")
