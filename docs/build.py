@@ -34,7 +34,7 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
     study = PAPER[name]
     if study.table is not None:
         return markdown(study.table())
-    if study.chosen:
+    if study.keeps_arrivals:
         return ratios_markdown(study, results=RESULTS)
     jobs = jobs_of(study, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper")
     sections = paper_report(study, jobs, results=RESULTS)

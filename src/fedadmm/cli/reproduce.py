@@ -19,7 +19,18 @@ from fedadmm.studies.cost_estimate import CostEstimate
 from fedadmm.studies.paper import PAPER, Study
 from fedadmm.studies.paper.tuned import FILE as TUNED
 from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
-from fedadmm.studies.ratios import arrivals_file, keep_ratios, overall, ratio_rows, read_arrivals
+from fedadmm.studies.ratios import (
+    Arrival,
+    arrivals_file,
+    comparisons,
+    judged_means,
+    judged_rows,
+    judgements,
+    keep_ended,
+    overall,
+    ratio_rows,
+    read_arrivals,
+)
 
 
 def reproduce_command(
@@ -80,7 +91,7 @@ def reproduce_command(
     _tell_values(jobs, found, preset=study.name, size=size, variant=variant, out=out)
     session = Session(out, data_dir)
     done = _run_missing(jobs, session=session, places=places, costs=costs, budget=time_left)
-    if done and study.chosen:
+    if done and study.keeps_arrivals:
         _print_ratios(study, jobs, results=results)
     if done and report is not None:
         from fedadmm.report.writing import write_report  # imports matplotlib
@@ -101,7 +112,7 @@ def _print_status(by_preset: dict[Study, list[Job]], costs: CostEstimate, *, siz
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
         "timed on this one." + (" Small versions: --size small." if size == "paper" else "")
     )
-    for path in (arrivals_file(preset, results) for preset in by_preset if preset.chosen):
+    for path in (arrivals_file(preset, results) for preset in by_preset if preset.keeps_arrivals):
         if count := len(read_arrivals(path)):
             say(f"{path} has the rounds of arrival of {count} runs that are not kept.")
 
@@ -147,7 +158,11 @@ def _run_missing(
 
 
 def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
-    found = keep_ratios(preset, paper_report(preset, jobs, results=results), results=results)
+    kept = keep_ended(preset, paper_report(preset, jobs, results=results), results=results)
+    if preset.default is not None:
+        _print_judgements(preset, kept)
+        return
+    found = comparisons(kept, chosen=preset.chosen)
     if not found:
         say("No column has a run of every method yet, so nothing is compared.")
         return
@@ -156,6 +171,16 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
     )
     for method, ratio in overall(found, aside=preset.aside).items():
         say(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
+
+
+def _print_judgements(preset: Study, kept: Sequence[Arrival]) -> None:
+    for at_means, where in ((False, "its own model"), (True, "the running mean")):
+        if not (found := judgements(preset, kept, at_means=at_means)):
+            say("No column has a run of every method at every learning rate yet, so nothing is compared.")
+            return
+        show_rows(judged_rows(preset, found), title=f"Rounds to the target, each method at {where}")
+        if means := judged_means(preset, found):
+            say(f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}")
 
 
 def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, variant: str, out: Path) -> None:

@@ -69,14 +69,14 @@ def arrivals_file(study: Study, results: Path) -> Path:
     return results / f"{study.name}.csv"
 
 
-def keep_ratios(study: Study, sections: Iterable[Section], *, results: Path) -> list[Comparison]:
-    """Add the runs of a study that have ended to what was kept, and compare all of it."""
+def keep_ended(study: Study, sections: Iterable[Section], *, results: Path) -> list[Arrival]:
+    """Add the runs of a study that have ended to what was kept, and return all of it."""
     ended = [(section.title, run) for section in sections for run in section.runs if run.status != "stopped"]
     new = [
         Arrival(problem, run.label, int(run.experiment["seed"]), run.arrival, len(run.rounds), float(run.target or 0))
         for problem, run in ended
     ]
-    return comparisons(keep_arrivals(arrivals_file(study, results), new), chosen=study.chosen)
+    return keep_arrivals(arrivals_file(study, results), new)
 
 
 def read_arrivals(path: Path) -> list[Arrival]:
@@ -141,7 +141,10 @@ def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[d
 
 def ratios_markdown(study: Study, *, results: Path) -> str:
     """Return the table of what was kept of a study, and the means over the problems that judge."""
-    found = comparisons(read_arrivals(arrivals_file(study, results)), chosen=study.chosen)
+    kept = read_arrivals(arrivals_file(study, results))
+    if study.default is not None:
+        return judged_markdown(study, kept)
+    found = comparisons(kept, chosen=study.chosen)
     if not found:
         return "No run yet.\n"
     means = sorted(overall(found, aside=study.aside).items(), key=lambda item: item[1])
@@ -170,3 +173,81 @@ def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str,
 def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
     rounds = [math.inf if run.arrived is None else run.arrived for run in runs]
     return Standing(method, sum(rounds) / len(rounds), limit)
+
+
+class Judgement(NamedTuple):
+    """A problem: the default against the best of the classic methods and the best of all others, each at its best."""
+
+    problem: str
+    target: float
+    default: Standing
+    classic: Standing
+    other: Standing
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """The default's rounds against the best classic's and the best other's; a miss counts as its limit."""
+        rounds = min(self.default.rounds, self.default.limit)
+        return rounds / min(self.classic.rounds, self.classic.limit), rounds / min(self.other.rounds, self.other.limit)
+
+
+def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> list[Judgement]:
+    """Return the problems on which every method has run with every learning rate; over the seeds that all have.
+
+    at_means: against the rows that are evaluated at a running mean, as the default is; else against the others.
+    """
+    assert study.default is not None
+    found = []
+    rows = {run.experiment.label or "" for run in study.runs("paper")}
+    for problem in dict.fromkeys(arrival.problem for arrival in arrivals):
+        own = [arrival for arrival in arrivals if arrival.problem == problem]
+        by_row = {row: {a.seed: a for a in own if a.method == row} for row in rows}
+        seeds = sorted(set.intersection(*(set(runs) for runs in by_row.values())))
+        if not seeds:
+            continue
+        limit = max(arrival.rounds for arrival in own)
+        best: dict[str, Standing] = {}
+        for row, runs in sorted(by_row.items()):
+            standing, method = _standing(row, [runs[s] for s in seeds], limit), row.partition("-")[0]
+            best[method] = min(best.get(method, standing), standing, key=lambda s: s.rounds)
+        default = best.pop(study.default)
+        others = {method: s for method, s in best.items() if method.startswith("mean_") == at_means}
+        classic = [s for method, s in others.items() if method.removeprefix("mean_") in study.classic]
+        nearest = [min(group, key=lambda s: s.rounds) for group in (classic, list(others.values()))]
+        found.append(Judgement(problem, own[0].target, default, *nearest))
+    return found
+
+
+def judged_rows(study: Study, found: Sequence[Judgement]) -> list[dict[str, str]]:
+    """Return the rows of the table, with the learning rate in each row's name."""
+    return [
+        {
+            "problem": j.problem + (" (designed on it)" if j.problem in study.aside else ""),
+            "target": f"{j.target:g}",
+            "default": f"{j.default.method}: {j.default}",
+            "best classic": f"{j.classic.method}: {j.classic} ({j.ratios[0]:.2f})",
+            "best other": f"{j.other.method}: {j.other} ({j.ratios[1]:.2f})",
+        }
+        for j in found
+    ]
+
+
+def judged_means(study: Study, found: Sequence[Judgement]) -> tuple[float, float] | None:
+    """Return the geometric means of the two ratios over the problems that judge; None if none has run."""
+    ratios = [j.ratios for j in found if j.problem not in study.aside]
+    if not ratios:
+        return None
+    classic, other = (math.exp(sum(map(math.log, own)) / len(own)) for own in zip(*ratios, strict=True))
+    return classic, other
+
+
+def judged_markdown(study: Study, arrivals: Sequence[Arrival]) -> str:
+    """Return both tables of a study of the default, and their means."""
+    parts = []
+    for at_means, title in ((False, "Each method at its own model"), (True, "All at the same running mean")):
+        found = judgements(study, arrivals, at_means=at_means)
+        means = judged_means(study, found)
+        parts.append(f"{title}:\n\n" + (markdown(judged_rows(study, found)) if found else "No run yet.\n"))
+        if means is not None:
+            parts.append(f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}.\n")
+    return "\n".join(parts)

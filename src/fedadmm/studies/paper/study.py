@@ -48,6 +48,8 @@ class Study:
     table: instead of runs, a table that is worked out on the spot.
     chosen, aside: rows that are held against the best of all others, and columns that do not judge them; such a
         study has many short runs, of which the round of arrival is kept.
+    default, classic: the row that is held, at its best learning rate, against the best of the classic rows and against
+        the best of all others, each at its own; of such a study, too, the rounds of arrival are kept.
     """
 
     name: str
@@ -58,6 +60,8 @@ class Study:
     paper_seeds: int = 5
     chosen: Sequence[str] = ()
     aside: Sequence[str] = ()
+    default: str | None = None
+    classic: Sequence[str] = ()
 
     def runs(self, size: Size, *, columns: Iterable[str] | None = None) -> list[PaperRun]:
         """Return the runs in a size, of some columns or of all; those that are the same when small are there once."""
@@ -70,6 +74,11 @@ class Study:
             if column not in known:
                 raise InputError(f"{self.name} has no column {column!r}; use {', '.join(known)}")
         return [run for run in unique.values() if run.column in wanted]
+
+    @property
+    def keeps_arrivals(self) -> bool:
+        """Whether no more than the rounds of arrival are kept of its runs."""
+        return bool(self.chosen or self.default)
 
     def seeds(self, size: Size) -> int:
         """Return over how many seeds the results are averaged: the paper has five."""
