@@ -132,9 +132,10 @@ def facts(algorithm: AnyAlgorithm, task: Quadratics) -> dict[str, str]:
 
 
 def keys(algorithm: AnyAlgorithm) -> str:
-    """Return what one may write beside the name in [algorithm], each key with its default."""
+    """Return what one may write beside the name in [algorithm], each key with its default, where TOML can say it."""
     table = algorithm_to_table(type(algorithm)())
-    return ", ".join(f"{key} = {_toml(value)}" for key, value in table.items() if key != "name")
+    written = {key: value for key, value in table.items() if key != "name" and value is not None}
+    return ", ".join(f"{key} = {_toml(value)}" for key, value in written.items())
 
 
 def _toml(value: Any) -> str:
