@@ -133,15 +133,18 @@ def test_auto_is_judged_by_networks_that_its_rules_were_not_made_on():
     columns = {cell.column: cell.experiment.model.name for cell in auto.runs("paper")}
     assert {columns[column] for column in auto.aside} == {"linear", "softmax_regression"}
     assert {name for column, name in columns.items() if column not in auto.aside} == {"mlp"}
-    assert len({cell.experiment.label for cell in auto.runs("paper")} - set(auto.chosen)) == 16
+    assert (
+        len({cell.experiment.label for cell in auto.runs("paper")} - set(auto.chosen)) == 24
+    )  # 16 of FedADMM, 8 of FedDyn
     assert auto.seeds("paper") == auto.seeds("small") == 3
 
 
-def test_the_best_choice_of_rho_is_ahead_of_the_best_constants():
+def test_of_the_choices_only_fedadmms_is_ahead_of_its_familys_best_constants():
     auto = PAPER["auto"]
     kept = read_arrivals(arrivals_file(auto, Path(__file__).parents[2] / "results"))
     means = overall(comparisons(kept, chosen=auto.chosen), aside=auto.aside)
-    assert min(means.values()) < 1  # the best constants of each problem, found afterwards
+    # Of each problem, and found afterwards.
+    assert means["fedadmm_auto"].ratio < 1 < means["feddyn_auto"].ratio < means["feddyn_auto_all"].ratio
 
 
 def test_the_studies_and_their_runs_are_known_without_torch():

@@ -167,10 +167,11 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
         say("No column has a run of every method yet, so nothing is compared.")
         return
     show_rows(
-        ratio_rows(found, aside=preset.aside), title="Rounds to the target, and their ratio to the best constants'"
+        ratio_rows(found, aside=preset.aside),
+        title="Rounds to the target, and their ratio to the family's best constants'",
     )
-    for method, ratio in overall(found, aside=preset.aside).items():
-        say(f"{method}: {ratio:.2f} of the best constants' rounds on the problems that judge")
+    for method, mean in overall(found, aside=preset.aside).items():
+        say(f"{method}: {mean.ratio:.2f} of its family's best constants' rounds, over {mean.num_problems} problems")
 
 
 def _print_judgements(preset: Study, kept: Sequence[Arrival]) -> None:

@@ -1,4 +1,7 @@
-"""Methods that choose their own constants against the best constants of a grid: rounds to the target, as ratios."""
+"""Methods that choose their own constants against the best constants of their family: rounds to the target, as ratios.
+
+A family is the first word of a method's name: feddyn_auto chooses what feddyn-0.1-seen is given.
+"""
 
 import csv
 import math
@@ -34,23 +37,28 @@ class Standing(NamedTuple):
         return f"{self.rounds:.1f}" if math.isfinite(self.rounds) else f"{self.limit}+"
 
     @property
+    def family(self) -> str:
+        """The method whose constants it has, or chooses."""
+        return self.method.partition("-")[0].partition("_")[0]
+
+    @property
     def constants(self) -> str:
-        """The rho and the eta in the method's name; none if it did not arrive."""
+        """The constants in the method's name; none if it did not arrive."""
         return self.method.partition("-")[2].replace("-", ", ") if math.isfinite(self.rounds) else "none"
 
 
 class Comparison(NamedTuple):
-    """A problem: the best constants, and the methods that choose their own."""
+    """A problem: the best constants of each family that was run on it, and the methods that choose their own."""
 
     problem: str
     target: float
     seeds: tuple[int, ...]
-    best: Standing
+    best: dict[str, Standing]
     chosen: tuple[Standing, ...]
 
     def ratio(self, standing: Standing) -> float:
-        """Return rounds against the best constants'; a miss on one side gives 0 or inf, on both NaN."""
-        return standing.rounds / self.best.rounds
+        """Return rounds against the best of its family; a miss on one side gives 0 or inf, on both or no run NaN."""
+        return standing.rounds / self.best[standing.family].rounds if standing.family in self.best else math.nan
 
     def ratio_text(self, standing: Standing) -> str:
         """Return the ratio as it is printed; where one side missed, what it is over or under."""
@@ -58,9 +66,9 @@ class Comparison(NamedTuple):
         if math.isnan(ratio):
             return "-"
         if math.isinf(ratio):
-            return f"over {standing.limit / self.best.rounds:.2f}"
+            return f"over {standing.limit / self.best[standing.family].rounds:.2f}"
         if ratio == 0:
-            return f"under {standing.rounds / self.best.limit:.2f}"
+            return f"under {standing.rounds / self.best[standing.family].limit:.2f}"
         return f"{ratio:.2f}"
 
 
@@ -103,36 +111,45 @@ def keep_arrivals(path: Path, new: Iterable[Arrival]) -> list[Arrival]:
 
 
 def comparisons(arrivals: Sequence[Arrival], *, chosen: Sequence[str]) -> list[Comparison]:
-    """Return the problems on which every method has run, over the seeds that all of them have; worst first.
+    """Return the problems on which all that choose have run, and a family's constants, over their seeds; worst first.
 
     The order is that of the first of `chosen`: the problem on which it fares worst is on top.
     """
-    methods = {arrival.method for arrival in arrivals}
-    if not set(chosen) < methods:
-        return []
+    families: dict[str, set[str]] = {}
+    for method in {arrival.method for arrival in arrivals} - set(chosen):
+        families.setdefault(Standing(method, 0, 0).family, set()).add(method)
     found = []
     for problem in dict.fromkeys(arrival.problem for arrival in arrivals):
         own = [arrival for arrival in arrivals if arrival.problem == problem]
-        by_method = {m: {a.seed: a for a in own if a.method == m} for m in methods}
+        run = {arrival.method for arrival in own}
+        whole = {family: methods for family, methods in families.items() if methods <= run}
+        compared = set(chosen).union(*whole.values())
+        by_method = {m: {a.seed: a for a in own if a.method == m} for m in compared}
         seeds = tuple(sorted(set.intersection(*(set(runs) for runs in by_method.values()))))
-        if not seeds:
+        if not (whole and seeds):
             continue
         limit = max(arrival.rounds for arrival in own)
         standings = {m: _standing(m, [runs[s] for s in seeds], limit) for m, runs in by_method.items()}
-        constants = [standings[method] for method in sorted(methods - set(chosen))]
-        best = min(constants, key=lambda standing: standing.rounds)
+        best = {
+            family: min((standings[method] for method in sorted(whole[family])), key=lambda standing: standing.rounds)
+            for family in sorted(whole)
+        }
         found.append(Comparison(problem, own[0].target, seeds, best, tuple(standings[method] for method in chosen)))
     return sorted(found, key=lambda c: -(1.0 if math.isnan(ratio := c.ratio(c.chosen[0])) else ratio))
 
 
 def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[dict[str, str]]:
     """Return the rows of the table; `aside` are the problems on which the rules were made."""
+    families = sorted({family for comparison in found for family in comparison.best})
     return [
         {
             "problem": c.problem + (" (made on it)" if c.problem in aside else ""),
             "target": f"{c.target:g}",
             "seeds": str(len(c.seeds)),
-            "best constants (rho, eta)": f"{c.best.constants}: {c.best}",
+        }
+        | {
+            f"best {family}": f"{c.best[family].constants}: {c.best[family]}" if family in c.best else "not run"
+            for family in families
         }
         | {s.method: f"{s} ({c.ratio_text(s)})" for s in c.chosen}
         for c in found
@@ -147,27 +164,32 @@ def ratios_markdown(study: Study, *, results: Path) -> str:
     found = comparisons(kept, chosen=study.chosen)
     if not found:
         return "No run yet.\n"
-    means = sorted(overall(found, aside=study.aside).items(), key=lambda item: item[1])
-    judges = sum(comparison.problem not in study.aside for comparison in found)
+    means = sorted(overall(found, aside=study.aside).items(), key=lambda item: item[1].ratio)
     return (
         f"{markdown(ratio_rows(found, aside=study.aside))}\n"
-        f"Geometric mean of the ratios over the {judges} problems above that judge:\n\n"
-        + "".join(f"- `{method}`: {mean:.2f}\n" for method, mean in means)
+        "Geometric mean of the ratios over the problems above that judge:\n\n"
+        + "".join(f"- `{method}`: {mean.ratio:.2f}, over {mean.num_problems}\n" for method, mean in means)
     )
 
 
-def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str, float]:
+class Overall(NamedTuple):
+    """A method's mean ratio, and over how many problems."""
+
+    ratio: float
+    num_problems: int
+
+
+def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str, Overall]:
     """Return each choosing method's mean ratio over the problems that judge, as a geometric mean; inf for a miss.
 
     A problem on which no constants arrived counts as their limit, in their favour.
     """
     logs: dict[str, list[float]] = {}
     for comparison in found:
-        if comparison.problem not in aside:
-            best = min(comparison.best.rounds, comparison.best.limit)
-            for standing in comparison.chosen:
-                logs.setdefault(standing.method, []).append(math.log(standing.rounds / best))
-    return {method: math.exp(sum(own) / len(own)) for method, own in logs.items()}
+        for standing in comparison.chosen if comparison.problem not in aside else ():
+            if (best := comparison.best.get(standing.family)) is not None:
+                logs.setdefault(standing.method, []).append(math.log(standing.rounds / min(best.rounds, best.limit)))
+    return {method: Overall(math.exp(sum(own) / len(own)), len(own)) for method, own in logs.items()}
 
 
 def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
