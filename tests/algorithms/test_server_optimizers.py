@@ -8,16 +8,19 @@ import pytest
 import torch
 
 from fedadmm import Experiment, InputError
-from fedadmm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Scaffold, fedavg
+from fedadmm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedAvgM, FedProx, FedSGD, FedYogi, Scaffold, fedavg
 from fedadmm.config.plans import Plan
 from fedadmm.core.algorithm import Turnout
 from fedadmm.core.optional import UploadsStep
+from fedadmm.core.schedules import Step
 from methods import METHODS
 from play import Play, Watched, identical
 from quadratics import heterogeneous
 from small_runs import outcome, simulation_of
+from worlds import quadratic_world
 
 TURNOUT = Turnout(round=1, active=2.0, registered=4.0, seen=3.0)
+HALVED = Step(before=1.0, after=0.5, at_round=3)
 WHO = ([0, 1, 3], [0, 2, 4], [1, 2, 4], [3], [0, 1, 2, 3, 4])
 
 
@@ -148,3 +151,22 @@ def test_a_mistake_in_the_inner_algorithm_gets_a_sentence(inner: Any, sentence: 
 
 def test_a_watched_algorithm_keeps_its_newcomers() -> None:
     assert FedAdam(inner=FedAvg()).newcomer == Watched(FedAvg()).newcomer == "current"
+
+
+@pytest.mark.parametrize(
+    ("plain", "decayed"),
+    [
+        (FedAvg(), FedAvg(eta=HALVED)),
+        (Scaffold(), Scaffold(eta=HALVED)),
+        (FedProx(rho=0.1), FedAvgM(beta=0.0, eta=HALVED, inner=FedProx(rho=0.1))),
+        (FedSGD(), FedAvgM(beta=0.0, eta=HALVED, inner=FedSGD())),
+    ],
+    ids=["fedavg", "scaffold", "fedprox", "fedsgd"],
+)
+def test_a_baseline_may_halve_its_servers_step_as_the_released_code_does(plain: Any, decayed: Any) -> None:
+    # Until round 2 both are the same. In round 3 the server goes half of the way from theta_2 to where it would go.
+    plays = [quadratic_world().play(method).rounds([[0, 1], [1, 3]]) for method in (plain, decayed)]
+    before = plays[0].theta
+    torch.testing.assert_close(plays[1].theta, before)
+    there, halfway = (play.rounds([[0, 2]]).theta for play in plays)
+    torch.testing.assert_close(halfway, before + (there - before) / 2)

@@ -134,9 +134,8 @@ def test_auto_is_judged_by_networks_that_its_rules_were_not_made_on():
     columns = {cell.column: cell.experiment.model.name for cell in auto.runs("paper")}
     assert {columns[column] for column in auto.aside} == {"linear", "softmax_regression"}
     assert {name for column, name in columns.items() if column not in auto.aside} == {"mlp"}
-    assert (
-        len({cell.experiment.label for cell in auto.runs("paper")} - set(auto.chosen)) == 24
-    )  # 16 of FedADMM, 8 of FedDyn
+    constants = {cell.experiment.label for cell in auto.runs("paper")} - set(auto.chosen)
+    assert Counter(label.partition("-")[0] for label in constants) == {"fedadmm": 16, "feddyn": 8}
     assert auto.seeds("paper") == auto.seeds("small") == 3
 
 
