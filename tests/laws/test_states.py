@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.core.round import Assignment, received
+from fedadmm.core.round import Assignment, RoundSummary, received
 from play import Watched, copied, identical
 from worlds import World
 
@@ -73,7 +73,7 @@ def test_a_round_with_nobody_leaves_theta_as_it_is(method: Algorithm, world: Wor
     summary = play.round([])
     assert identical(tuple(play.checkpoint), (3, *tuple(before)[1:]))
     assert identical(play.states, states)
-    assert summary == ((), (), None, 0, 0, 0, 0, {}, ())
+    assert summary == RoundSummary((), (), None, 0, 0, 0, 0, {})
 
 
 def _vectors(state: Any) -> list[torch.Tensor]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedadmm import Experiment
+from fedadmm import Experiment, FedADMM
 from fedadmm.core.errors import InputError
 from fedadmm.core.schedules import Cosine, Step
 from fedadmm.core.seeds import stream
@@ -46,7 +46,7 @@ def test_a_range_is_saved_as_it_was_written() -> None:
     table = {"share": 0.4, "epochs": "1..10", "others": 10}
     assert LocalTraining(epochs=table).to_table()["epochs"] == table
     # The name of a run folder: what it was when the first such run was made.
-    assert Experiment(local={"epochs": table}).hash == "bf37bb8600"
+    assert Experiment(algorithm=FedADMM(), local={"epochs": table}).hash == "bf37bb8600"
 
 
 def test_a_local_is_a_frozen_value() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedadmm import Devices, Experiment, FedAvg
+from fedadmm import Devices, Experiment, FedADMM, FedAvg
 from fedadmm.config.plans import load_plan
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Uniform
@@ -119,8 +119,8 @@ def test_the_old_name_of_the_tolerance_is_refused_with_the_new_one() -> None:
 
 def test_a_tolerance_has_the_hash_that_it_had_as_an_accuracy() -> None:
     # The names of run folders: what they were when the first such runs were made.
-    assert Experiment(local={"tolerance": 0.5}).hash == "fab84edd23"
-    assert Experiment(local={"tolerance": SPREAD | {"power": 2.0}}).hash == "8271af95ca"
+    assert Experiment(algorithm=FedADMM(), local={"tolerance": 0.5}).hash == "fab84edd23"
+    assert Experiment(algorithm=FedADMM(), local={"tolerance": SPREAD | {"power": 2.0}}).hash == "8271af95ca"
 
 
 def test_sgd_by_name_is_sgd() -> None:
