@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fedadmm.algorithms import AdaBest, AFedPD, FedACG, FedADMM, FedAvg, FedDyn, FedProx
+from fedadmm.algorithms import AdaBest, AFedPD, FastFedADMM, FedACG, FedADMM, FedAvg, FedDyn, FedProx
 from fedadmm.core.algorithm import Algorithm
 from play import Watched
 from worlds import NUM_CLIENTS, World, quadratic_world
@@ -92,6 +92,18 @@ def test_algorithm_1_has_each_clients_own_old_model_in_the_place_of_the_last_mea
     for round, following in _played(FedADMM(rho=0.5, eta=1.0), quadratic_world()):
         h = round.bar - round.weights @ round.old / round.weights.sum()
         np.testing.assert_allclose(following, round.bar + h, rtol=1e-12, atol=1e-12)
+
+
+def test_fast_fedadmm_has_a_gain_that_its_guard_shortens() -> None:
+    world, gains = quadratic_world(), []
+    previous = world.theta.numpy()
+    for round, following in _played(FastFedADMM(rho=0.5, look_ahead=0.8), world):
+        step = round.bar - previous
+        gains.append((following - round.bar) @ step / (step @ step))
+        np.testing.assert_allclose(following, round.bar + gains[-1] * step, rtol=1e-12, atol=1e-12)
+        previous = round.bar
+    assert max(gains) == pytest.approx(0.8)
+    assert 0 < min(gains) < 0.7
 
 
 def test_with_everyone_feddyn_is_a_fedpd() -> None:
