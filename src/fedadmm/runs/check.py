@@ -171,9 +171,9 @@ def rounding_of(float_type: torch.dtype, *, rounds: int) -> float:
     """Return how far a mean that is kept by adding changes may drift from the mean that is computed anew.
 
     Each round rounds the sum to either side, so the drift grows like the square root of the rounds: over 1,500 rounds
-    it was at most 0.5 eps sqrt(rounds) for every method that has an invariant.
+    of a small network and 1,200 of digits it was at most 0.41 eps sqrt(rounds) for fedadmm_auto, and 0.12 for others.
     """
-    return 2 * torch.finfo(float_type).eps * (1 + math.sqrt(rounds))
+    return torch.finfo(float_type).eps * (4 + math.sqrt(rounds))
 
 
 def _problem(text: str) -> Finding:
