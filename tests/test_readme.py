@@ -49,7 +49,7 @@ def test_make_demo_prints_a_table_and_draws_its_picture(tmp_path):
     run(["bash", "-c", command.replace(".venv/bin/", "")], cwd=tmp_path)
     assert (tmp_path / "demo/digits.png").stat().st_size > 20_000
     assert "fedadmm_printed" in (tmp_path / "demo/report.html").read_text()
-    assert (tmp_path / "demo/digits.md").read_text().count("fedadmm") == 3
+    assert (tmp_path / "demo/digits.md").read_text().count("fedadmm") == 4
 
 
 @pytest.mark.parametrize(("target", "extras"), [("demo", ["."]), ("install", [".", '".[dev]"'])])

@@ -64,16 +64,16 @@ def test_a_run_that_survives_without_a_look_ahead_survives_with_it(learning_rate
     assert play.checkpoint.server.trust < 1.0
 
 
-def test_rho_is_half_the_share_of_clients_times_the_stiffness_of_the_first_round() -> None:
+def test_rho_grows_with_the_share_of_clients_and_with_their_visits() -> None:
     # Exact solves without rho: |g| / |w - theta| lies between the curvatures of each client.
     play = _play(FastFedADMM())
     play.round(SOME[0])
     server = play.checkpoint.server
     assert 0.1 < server.stiffness < 1.0
-    assert server.rho == pytest.approx(0.3 * server.stiffness / 2)
+    assert server.rho == pytest.approx(0.3 * 1.03 * server.stiffness / 2)
     play.round([1])  # four updates in two rounds
     assert play.checkpoint.server.stiffness == server.stiffness
-    assert play.checkpoint.server.rho == pytest.approx(0.2 * server.stiffness / 2)
+    assert play.checkpoint.server.rho == pytest.approx(0.2 * 1.04 * server.stiffness / 2)
 
 
 def test_the_model_is_the_running_mean_of_bar() -> None:
@@ -85,3 +85,9 @@ def test_the_model_is_the_running_mean_of_bar() -> None:
     weights = 0.6 ** torch.arange(5, -1, -1).double()
     mean = (torch.stack(bars) * (weights / weights.sum())[:, None]).sum(dim=0)
     torch.testing.assert_close(algorithm.model(play.checkpoint.server), mean, rtol=1e-12, atol=1e-12)
+
+
+def test_rho_is_at_most_half_the_stiffness() -> None:
+    play = _play(FastFedADMM()).rounds([range(10)] * 3)
+    server = play.checkpoint.server
+    assert server.rho == server.stiffness / 2

@@ -10,9 +10,10 @@ With all clients, exact solves and look_ahead = 0 it is the consensus ADMM of Bo
 rho = 0 it is FedACG (CVPR 2024) without its proximal term. A look-ahead that is shortened when it does harm is from
 fast ADMM (Goldstein et al., SIAM J. Imaging Sci., 2014). docs/FAMILY.md shows what each part gives.
 
-A dual is as old as its client's last visit, so it helps the more, the larger the share of clients in a round is. "auto"
-takes rho = share x stiffness / 2; stiffness.py says what a client measures in the first round. A change of rho leaves
-the sums of steps as they are, so mu_mean is exact whatever rho was and in whatever order updates come.
+A dual is as old as its client's last visit, and its first steps are noise: it helps the more, the larger the share of
+clients in a round is and the more visits have made it. "auto" takes rho = stiffness / 2 x min(1, share x (1 + visits /
+10)); stiffness.py says what a client measures in the first round. A change of rho leaves the sums of steps as they are,
+so mu_mean is exact whatever rho was and in whatever order updates come.
 """
 
 from typing import Literal, NamedTuple
@@ -100,7 +101,8 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         bar = server.theta + mean.step
         applied, found = server.applied + turnout.active, server.stiffness or mean.stiffness
-        share = applied / (turnout.round * turnout.registered)
+        visits = applied / turnout.registered  # of a client so far, in the mean
+        strength = min(1.0, visits / turnout.round * (1 + visits / 10))
         spike, guard = _guarded(server, squared(mean.step))
         return Server(
             theta=bar + self.look_ahead * server.trust / spike * (bar - server.bar),
@@ -110,7 +112,7 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
             seen=turnout.seen,
             applied=applied,
             stiffness=found,
-            rho=share * found / 2 if self.rho == "auto" else server.rho,
+            rho=strength * found / 2 if self.rho == "auto" else server.rho,
             **guard,
         )
 
