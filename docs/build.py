@@ -17,7 +17,7 @@ from fedadmm.report.methods import methods_in
 from fedadmm.report.table import markdown, report_rows
 from fedadmm.studies.campaign import Places, jobs_of, paper_report
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.tuned import published_values
+from fedadmm.studies.paper.study import published_values
 from fedadmm.studies.ratios import ratios_markdown
 
 MINUTES = ("lemmas", "theorem1")

@@ -52,7 +52,7 @@ def start_figure() -> Figure:
     task = Quadratics(torch.ones(2, 1, 1), torch.tensor([[1.0], [-1.0]]))
     path = walk(as_analysed(4.0), task, theta=torch.zeros(1, dtype=torch.float64), draws=[[0, 1]] * 40)
     lengths = range(1, 41)
-    gaps, values = path.certificate.gap.total / 2, path.certificate.lagrangian.tolist()
+    gaps, values = path.certificate.gap / 2, path.certificate.lagrangian.tolist()
     known = Assumptions(rho=4.0, smoothness=1.0, p_min=1.0, num_clients=2, lowest=1.0)
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     axes = figure.subplots()

@@ -14,8 +14,7 @@ from fedadmm.config.plans import preset_descriptions
 from fedadmm.core.errors import InputError
 from fedadmm.data.sources import MNIST
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.study import as_released
-from fedadmm.studies.paper.tuned import write_tuned
+from fedadmm.studies.paper.study import as_released, write_tuned
 
 
 @pytest.mark.slow

@@ -9,9 +9,17 @@ from PIL import Image
 from rich.console import Console
 
 from fedadmm.core.errors import InputError
-from fedadmm.data.fetch import fetch, fetch_source, state_of
 from fedadmm.data.files import parse_cifar_batch, write_cifar_batches
-from fedadmm.data.sources import DebianPackage, GzippedFiles, NpmPackage, OriginError, TarArchive
+from fedadmm.data.sources import (
+    DebianPackage,
+    GzippedFiles,
+    NpmPackage,
+    OriginError,
+    TarArchive,
+    fetch,
+    fetch_source,
+    state_of,
+)
 
 
 @pytest.fixture

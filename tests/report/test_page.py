@@ -6,9 +6,8 @@ from matplotlib import pyplot as plt
 
 from fedadmm.report.figures import accuracy_figure, columns_figure
 from fedadmm.report.methods import methods_in, methods_of
-from fedadmm.report.page import write_page
+from fedadmm.report.page import write_page, write_report
 from fedadmm.report.runs import Published, Section, read_run
-from fedadmm.report.writing import write_report
 from run_folders import write_run
 
 EVIL = '</script><img src=x onerror=alert(1)>&"'

@@ -20,7 +20,7 @@ from fedadmm.core.engine import state_types
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.report.runs import read_run
 from fedadmm.runs.check import check_run, findings
-from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import RunFolder
 from fedadmm.runs.runner import run
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.pages import read_layout

@@ -76,7 +76,7 @@ def _allow_writing(folder: Path, allowed: bool) -> None:
 
 def _be_nobody() -> None:
     """Become a user whom permissions stop, as they do not stop root, when the folder is first touched."""
-    from fedadmm.runs.folder import RunFolder
+    from fedadmm.runs.records import RunFolder
 
     lock = RunFolder.lock
 

@@ -39,8 +39,8 @@ BEGINNING = [
 ]
 ROUND = [
     ("fedadmm.state.disk:DiskStore", "_delete_states", 1, "before"),
-    ("fedadmm.runs.folder:RunFolder", "write_experiment", 1, "before"),
-    ("fedadmm.runs.folder:RunFolder", "write_records", 1, "after"),
+    ("fedadmm.runs.records:RunFolder", "write_experiment", 1, "before"),
+    ("fedadmm.runs.records:RunFolder", "write_records", 1, "after"),
     ("fedadmm.training.problem:SGDProblem", "solve", 3, "before"),
     ("fedadmm.state.file:StateFile", "stage", 3, "before"),
     ("fedadmm.state.file:StateFile", "stage", 6, "after"),
@@ -49,8 +49,8 @@ ROUND = [
     ("fedadmm.state.file:Tables", "put", 12, "after"),
     ("fedadmm.state.file:StateFile", "flush", 2, "before"),  # the round counts, and nobody knows it yet
     ("fedadmm.state.disk:DiskStore", "commit", 2, "after"),
-    ("fedadmm.runs.folder:RunFolder", "append_record", 2, "before"),
-    ("fedadmm.runs.folder:RunFolder", "append_record", 2, "after"),
+    ("fedadmm.runs.records:RunFolder", "append_record", 2, "before"),
+    ("fedadmm.runs.records:RunFolder", "append_record", 2, "after"),
 ]
 END = [("fedadmm.runs.export:StoredModel", "of", 1, "before"), ("fedadmm.core.files:os", "fsync", 1, "after")]
 

@@ -14,8 +14,7 @@ from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
 from fedadmm.runs.listeners import Callback, Listener, OutOfTimeError, TimeBudget
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment
-from fedadmm.studies.campaign import Job, Places, jobs_of, play
-from fedadmm.studies.cost_estimate import CostEstimate, gradient_evaluations
+from fedadmm.studies.campaign import CostEstimate, Job, Places, gradient_evaluations, jobs_of, play
 from fedadmm.studies.paper.study import PaperRun, Study
 from fedadmm.training.local import LocalTraining
 

@@ -65,7 +65,7 @@ def test_remark_2_the_weighted_mean_is_below_its_bound() -> None:
     path = walk(as_analysed(LIMIT_RHO), limit_task(), theta=torch.zeros(2).double(), draws=draws)
     begin = path.everyone
     weights = torch.arange(begin + 1, len(draws) + 1).double() ** -0.5
-    gaps = path.certificate.gap.total[begin:-1]
+    gaps = path.certificate.gap[begin:-1]
     _, c_2, _ = Assumptions(LIMIT_RHO, limit_task().smoothness, p_min=1.0).constants
     room = float(path.certificate.lagrangian[begin]) - limit_task().lowest_value
     bound = (

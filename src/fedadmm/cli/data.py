@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -33,7 +33,7 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
 
     Example: fedadmm data fetch mnist
     """
-    from fedadmm.data.fetch import fetch
+    from fedadmm.data.sources import fetch
 
     if name == "digits":
         say("digits: comes with scikit-learn, there is nothing to fetch")
@@ -44,9 +44,8 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
 @app.command("list")
 def list_command(data_dir: DataDir = None) -> None:
     """Show which datasets are there, checking every file against its digest."""
-    from fedadmm.data.fetch import state_of
     from fedadmm.data.files import data_folder
-    from fedadmm.data.sources import SOURCES
+    from fedadmm.data.sources import SOURCES, state_of
 
     folder = data_folder(data_dir)
     rows = [("digits", "[green]there", "scikit-learn", "nothing to do")]
@@ -86,14 +85,8 @@ def show_command(
 
     if num_clients is None and partition != "natural":
         num_clients = 100
-    data = federate(
-        load(name, data_dir=data_dir),
-        num_clients=num_clients,
-        partition=partition,
-        seed=seed,
-        shards_per_client=shards_per_client,
-        alpha=alpha,
-    )
+    own: dict[str, Any] = {"shards_per_client": shards_per_client, "alpha": alpha}
+    data = federate(load(name, data_dir=data_dir), num_clients=num_clients, partition=partition, seed=seed, **own)
     counts = data.label_counts()
     _print_statistics(data, counts=counts)
     _show_clients(counts)

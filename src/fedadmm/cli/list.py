@@ -11,7 +11,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import preset_descriptions
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import RunData, list_runs
-from fedadmm.studies.cost_estimate import CostEstimate
+from fedadmm.studies.campaign import CostEstimate
 from fedadmm.studies.paper import PAPER, Size
 
 
@@ -67,9 +67,6 @@ def _cost(experiments: list[Experiment], num_seeds: int, estimate: CostEstimate)
     hours = "?"
     if all(estimate.is_known(experiment) for experiment in experiments):
         seconds = sum(estimate.seconds_from_start(experiment, rounds=experiment.rounds) for experiment in experiments)
-        hours = _hours_text(num_seeds * seconds / 3600)
+        number = num_seeds * seconds / 3600
+        hours = "<0.1" if 0 < number < 0.1 else f"{number:.1f}"
     return str(num_seeds * len(experiments)), hours
-
-
-def _hours_text(hours: float) -> str:
-    return "<0.1" if 0 < hours < 0.1 else f"{hours:.1f}"

@@ -47,7 +47,7 @@ class Session:
 
     def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Run | None:
         """Get the data and run an experiment; return None if the time is up in the midst of a round."""
-        from fedadmm.data.fetch import ensure  # imports torch
+        from fedadmm.data.sources import ensure  # imports torch
 
         ensure(experiment.data.name, data_dir=self.data_dir)
         with suppress(OutOfTimeError), budget.enforced():

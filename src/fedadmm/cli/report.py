@@ -27,7 +27,7 @@ def report_command(
 
     Example: fedadmm report runs -o report
     """
-    from fedadmm.report.writing import write_report  # imports matplotlib
+    from fedadmm.report.page import write_report  # imports matplotlib
 
     gathered = gather_runs(runs)
     groups = by_setting(gathered.runs)

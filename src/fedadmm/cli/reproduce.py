@@ -13,12 +13,10 @@ from fedadmm.cli.options import Budget, Columns, DataDir, Size, Variant
 from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, near_names
-from fedadmm.runs.listeners import Listener, TimeBudget
-from fedadmm.studies.campaign import Job, Places, jobs_of, paper_report, play
-from fedadmm.studies.cost_estimate import CostEstimate
+from fedadmm.runs.listeners import TimeBudget
+from fedadmm.studies.campaign import CostEstimate, Job, Places, jobs_of, paper_report, play
 from fedadmm.studies.paper import PAPER, Study
-from fedadmm.studies.paper.tuned import FILE as TUNED
-from fedadmm.studies.paper.tuned import Tuned, published_values, read_tuned, values_of
+from fedadmm.studies.paper.study import TUNED_FILE, Tuned, published_values, read_tuned, values_of
 from fedadmm.studies.ratios import (
     Arrival,
     arrivals_file,
@@ -94,7 +92,7 @@ def reproduce_command(
     if done and study.keeps_arrivals:
         _print_ratios(study, jobs, results=results)
     if done and report is not None:
-        from fedadmm.report.writing import write_report  # imports matplotlib
+        from fedadmm.report.page import write_report  # imports matplotlib
 
         page = write_report(paper_report(study, jobs, results=results), report, title=study.title)
         say(f"Report: {page}")
@@ -137,7 +135,7 @@ def _run_missing(
     """Run what the time allows, say how far that came, and return how many runs are done in all."""
     begun = []
 
-    def run(experiment: Experiment, listener: Listener) -> bool:
+    def run(experiment: Experiment) -> bool:
         begun.append(experiment)
         ended = session.run_in_time(experiment, budget)
         if ended is None:
@@ -197,7 +195,7 @@ def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, 
         )
     published = published_values()
     if own := [job for job in missing if values_of(job.paper_run, found) != values_of(job.paper_run, published)]:
-        say(f"{_count(own)} values of {out / TUNED}, which `fedadmm tune` wrote.")
+        say(f"{_count(own)} values of {out / TUNED_FILE}, which `fedadmm tune` wrote.")
 
 
 def _count(jobs: Sequence[Job]) -> str:

@@ -13,12 +13,10 @@ from fedadmm.cli.options import Algorithms, Budget, Changes, Columns, DataDir, O
 from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.runs.folder import TUNING
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import TUNING, Record
 from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.study import as_released
-from fedadmm.studies.paper.tuned import read_tuned, write_tuned
+from fedadmm.studies.paper.study import as_released, read_tuned, write_tuned
 
 
 def tune_command(
@@ -69,13 +67,8 @@ def tune_command(
         raise typer.Exit(code)
 
     for experiment in experiments:
-        trials = search(
-            experiment,
-            grid(experiment, rates=grid_of_rates),
-            rounds=rounds or experiment.rounds,
-            seeds=range(experiment.seed, experiment.seed + seeds),
-            run=run,
-        )
+        candidates, all_seeds = grid(experiment, rates=grid_of_rates), range(experiment.seed, experiment.seed + seeds)
+        trials = search(experiment, candidates, rounds=rounds or experiment.rounds, seeds=all_seeds, run=run)
         label = experiment.label or experiment.algorithm_name
         path = write_tuned(out, experiment.name, label, trials[0].values)
         _show(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}")

@@ -111,14 +111,9 @@ def federate(
         indices = partitions.checked(
             function(labels, num_clients, generator), num_examples=len(labels), num_clients=num_clients
         )
-    order = torch.from_numpy(np.concatenate(indices))
-    return PartitionedData(
-        inputs=dataset.train.inputs[order],
-        targets=dataset.train.targets[order],
-        offsets=np.cumsum([0, *map(len, indices)], dtype=np.int64),
-        test=dataset.test,
-        num_classes=dataset.num_classes,
-    )
+    order, offsets = torch.from_numpy(np.concatenate(indices)), np.cumsum([0, *map(len, indices)], dtype=np.int64)
+    inputs, targets = dataset.train.inputs[order], dataset.train.targets[order]
+    return PartitionedData(inputs, targets, offsets, dataset.test, dataset.num_classes)
 
 
 def _users_own(partition: str | Partitioner) -> Partitioner:

@@ -123,10 +123,5 @@ def quadratic(*, num_clients: int, seed: int, **options: Any) -> PartitionedData
         rotation, _ = np.linalg.qr(axes + spread * own.standard_normal((d, d)))
         inputs[client] = np.sqrt(d * curvatures)[:, None] * rotation.T
         targets[client] = inputs[client] @ (minimiser + spread * own.standard_normal(d))
-    return PartitionedData(
-        inputs=torch.from_numpy(inputs.reshape(-1, d)),
-        targets=torch.from_numpy(targets.reshape(-1)),
-        offsets=np.arange(num_clients + 1) * d,
-        test=None,
-        num_classes=0,
-    )
+    examples = Examples(torch.from_numpy(inputs.reshape(-1, d)), torch.from_numpy(targets.reshape(-1)))
+    return PartitionedData(*examples, offsets=np.arange(num_clients + 1) * d, test=None, num_classes=0)

@@ -113,14 +113,11 @@ class ShareActor:
         integers = buffers.integers
         results: list[ClientResult] = []
         for assignment, weight in work:
-            state = self._states.get(assignment.client)
+            kept = self._states.get(assignment.client)
+            state = None if kept is None else setup.kinds[1](*decode(kept))
+            problem = setup.task.problem(assignment, buffers=buffers)
             result, after = run_client(
-                setup.algorithm,
-                download,
-                assignment,
-                state=None if state is None else setup.kinds[1](*decode(state)),
-                initial=setup.initial,
-                problem=setup.task.problem(assignment, buffers=buffers),
+                setup.algorithm, download, assignment, state=state, initial=setup.initial, problem=problem
             )
             results.append(result._replace(upload=(), stats=result.stats._replace(buffers=NOTHING)))
             if not result.finite:

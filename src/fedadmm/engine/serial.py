@@ -20,13 +20,9 @@ class SerialEngine:
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments."""
         for assignment in assignments:
+            known, problem = self._store.get(assignment.client), self._task.problem(assignment, buffers=buffers)
             result, state = run_client(
-                self._algorithm,
-                download,
-                assignment,
-                state=self._store.get(assignment.client),
-                initial=self._initial,
-                problem=self._task.problem(assignment, buffers=buffers),
+                self._algorithm, download, assignment, state=known, initial=self._initial, problem=problem
             )
             if result.finite:
                 self._store.stage(assignment.round, assignment.client, state)

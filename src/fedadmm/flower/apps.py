@@ -28,7 +28,7 @@ from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.flower.wire import WIRES, Payload, WrongFormatError
 from fedadmm.runs.export import write_model
-from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import RunFolder
 from fedadmm.state.disk import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric, accuracy
 from fedadmm.training.flat import FlatModel
@@ -114,19 +114,14 @@ class Node:
         with self._store(request.federation) as store, one_thread():
             journal = store.journal()
             saved = store.get(settled(journal, request.delivery).acknowledged)
+            before, residual = (None, None) if saved is None else saved
+            initial = download.theta if request.initial is None else request.initial
+            problem = self._task.problem(request.assignment, buffers=request.buffers)
             result, state = run_client(
-                self._algorithm,
-                download,
-                request.assignment,
-                state=None if saved is None else saved.state,
-                initial=download.theta if request.initial is None else request.initial,
-                problem=self._task.problem(request.assignment, buffers=request.buffers),
+                self._algorithm, download, request.assignment, state=before, initial=initial, problem=problem
             )
-            arrays, residual = self._wire.pack_upload(
-                Payload(result.upload, result.stats.buffers.floats),
-                theta=download.theta,
-                residual=None if saved is None else saved.residual,
-            )
+            payload = Payload(result.upload, result.stats.buffers.floats)
+            arrays, residual = self._wire.pack_upload(payload, theta=download.theta, residual=residual)
             if result.finite:
                 store.write(answered(journal, request.delivery), pending=SavedState(state, residual))
         return pack_update(result, arrays, request=request.delivery.number, num_examples=self._weight)
@@ -149,12 +144,8 @@ class Node:
         return pack_scores(scores, num_examples=len(self._examples.targets))
 
     def _store(self, federation: str) -> NodeStore:
-        return NodeStore(
-            self._folder.state,
-            client=self.client,
-            client_type=self._wire.client_type,
-            identity={"federation": federation},
-        )
+        kind, identity = self._wire.client_type, {"federation": federation}
+        return NodeStore(self._folder.state, client=self.client, client_type=kind, identity=identity)
 
     def _read(self, content: RecordDict) -> NodeRequest:
         try:

@@ -9,6 +9,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fedadmm.flower.messages import BadReplyError, pack_question, read_description
+from fedadmm.flower.settings import FederationSettings
 
 POLL = 1.0  # seconds between two looks at who is there
 
@@ -16,9 +17,9 @@ POLL = 1.0  # seconds between two looks at who is there
 class ClientNodes:
     """The nodes that are known, each with its client."""
 
-    def __init__(self, *, federation: str, model: list[str], num_clients: int, timeout: float) -> None:
+    def __init__(self, settings: FederationSettings, *, federation: str, model: list[str]) -> None:
         self._federation, self._model = federation, model
-        self._num_clients, self._timeout = num_clients, timeout
+        self._num_clients, self._timeout = settings.num_clients, settings.round_timeout
         self._clients: dict[int, int] = {}  # node -> client
         self._left_out: set[int] = set()
 

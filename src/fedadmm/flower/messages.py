@@ -104,15 +104,8 @@ def read_description(message: Message) -> tuple[int, list[str]]:
 def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_examples: int) -> RecordDict:
     """Return a client's update as records; `arrays` has its upload and float buffers, `request` is a number."""
     stats = result.stats
-    metrics = MetricRecord(
-        {
-            "num-examples": num_examples,
-            "train-loss": stats.loss,
-            "steps": stats.steps,
-            "gradient-evaluations": stats.gradient_evaluations,
-            "finite": int(result.finite),
-        }
-    )
+    work = {"steps": stats.steps, "gradient-evaluations": stats.gradient_evaluations, "finite": int(result.finite)}
+    metrics = MetricRecord({"num-examples": num_examples, "train-loss": stats.loss, **work})
     if stats.epsilon is not None:
         metrics["epsilon"] = stats.epsilon
     integers: list[int] = stats.buffers.integers.tolist()

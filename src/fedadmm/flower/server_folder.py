@@ -13,8 +13,7 @@ from fedadmm.core.engine import state_types
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
-from fedadmm.runs.folder import RunFolder
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import REMEDY, DiskStore
 
 STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"

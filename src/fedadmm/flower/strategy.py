@@ -83,12 +83,7 @@ class AlgorithmStrategy(Strategy):
         self._planner = Planner(
             self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
         )
-        self._nodes = ClientNodes(
-            federation=folder.federation,
-            model=self.wire.description,
-            num_clients=settings.num_clients,
-            timeout=settings.round_timeout,
-        )
+        self._nodes = ClientNodes(settings, federation=folder.federation, model=self.wire.description)
         self.checkpoint = folder.store.checkpoint() or ServerCheckpoint(
             0, self.algorithm.init_server(folder.store.initial()), model.buffers(), 0.0
         )
@@ -130,13 +125,10 @@ class AlgorithmStrategy(Strategy):
         """Apply the replies that count, and return the new model; the round is committed when that comes back."""
         num_selected = len(self._round.replies.missing)
         results = self._results(server_round, replies)
+        registered = float(self.settings.num_clients)
         with one_thread():
             checkpoint, summary = run_round(
-                self.algorithm,
-                self.checkpoint,
-                results,
-                weight=lambda client: 1.0,
-                registered=float(self.settings.num_clients),
+                self.algorithm, self.checkpoint, results, weight=lambda client: 1.0, registered=registered
             )
         self._round.applied = (checkpoint, summary)
         for client in summary.refused:

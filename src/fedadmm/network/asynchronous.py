@@ -94,12 +94,9 @@ class AsyncSchedule:
                 now = max(now, arrival.end)
                 arrivals.append(arrival)
                 overdue.discard(arrival.client)
-            yield Update(
-                number,
-                now - before,
-                tuple(sorted(arrivals, key=lambda arrival: (arrival.version, arrival.client))),
-                tuple(sorted({waiting.version for waiting in queue})),
-            )
+            arrivals.sort(key=lambda arrival: (arrival.version, arrival.client))
+            in_use = sorted({waiting.version for waiting in queue})
+            yield Update(number, now - before, tuple(arrivals), tuple(in_use))
 
     def _sent_out(self, number: int, *, busy: list[int]) -> list[int]:
         """Return the free clients that get to work with the newest theta, drawn as those of a round are."""

@@ -42,7 +42,7 @@ class Timing:
     """How long the clients of a federation take; a device works only while it is on."""
 
     def __init__(self, devices: SimulatedDevices, *, num_examples: Ids, bytes_down: int, bytes_up: int) -> None:
-        self._devices, self._num_examples = devices, num_examples
+        self._devices, self._num_examples, self.num_clients = devices, num_examples, len(num_examples)
         self._bytes_down, self._bytes_up = bytes_down, bytes_up
 
     def end(self, client: int, start: float, *, gradients: int) -> float:

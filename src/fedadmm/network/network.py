@@ -1,21 +1,20 @@
 """What the settings of a clock and of faults put around an engine."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import Engine
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import SkipsCommunication, trait
-from fedadmm.core.participation import Ids, Participation, Uniform
-from fedadmm.core.round import Assignment, ServerCheckpoint
+from fedadmm.core.participation import Participation, Uniform
+from fedadmm.core.round import ServerCheckpoint
+from fedadmm.engine.planner import Planner
 from fedadmm.network.asynchronous import AsynchronousEngine, AsyncSchedule, SentModel
-from fedadmm.network.devices import SimulatedDevices
 from fedadmm.network.engines import ROUNDING, FaultyEngine, TimedEngine, Timing
 from fedadmm.network.settings import Clock, Faults
-
-Assign = Callable[[int, int], Assignment]  # of (round, client)
+from fedadmm.training.local import LocalTraining
 
 
 @dataclass(frozen=True)
@@ -58,48 +57,35 @@ class Network:
         return engine
 
 
-def make_network(
-    clock: Clock | None,
+def timed_network(
+    clock: Clock,
     faults: Faults | None,
+    timing: Timing,
     *,
-    devices: SimulatedDevices | None,
     seed: int,
-    num_examples: Ids,
-    bytes_down: int,
-    bytes_up: int,
     participation: Participation,
-    assign: Assign,
-    least_epochs: Callable[[int], int],
+    planner: Planner,
+    local: LocalTraining,
 ) -> Network:
-    """Return what is simulated, once it is known that rounds can be played on it; a clock has devices."""
-    if clock is None or devices is None:
-        return Network(seed, None, faults, None, None)
-    num_clients = len(num_examples)
-    timing = Timing(devices, num_examples=num_examples, bytes_down=bytes_down, bytes_up=bytes_up)
-    schedule = None
-    if clock.asynchronous is not None:
+    """Return what is simulated on a clock, once it is known that rounds can be played on it."""
+    schedule, settings, num_clients = None, clock.asynchronous, timing.num_clients
+    if settings is not None:
+        at_work = _num_at_work(settings.buffer, participation, num_clients)
         schedule = AsyncSchedule(
-            timing,
-            clock.asynchronous,
-            num_clients=num_clients,
-            at_work=_num_at_work(clock.asynchronous.buffer, participation, num_clients),
-            assign=assign,
-            seed=seed,
+            timing, settings, num_clients=num_clients, at_work=at_work, assign=planner.assignment, seed=seed
         )
     elif clock.deadline is not None:
-        _check_deadline(clock, timing, assign, least_epochs, num_clients)
+        _check_deadline(clock, timing, planner, local)
     return Network(seed, clock, faults, timing, schedule)
 
 
-def _check_deadline(
-    clock: Clock, timing: Timing, assign: Assign, least_epochs: Callable[[int], int], num_clients: int
-) -> None:
+def _check_deadline(clock: Clock, timing: Timing, planner: Planner, local: LocalTraining) -> None:
     """Refuse a deadline that no client can meet, even if it is on all the while and asked for as little as may be."""
     assert clock.deadline is not None
     quickest = math.inf
-    for client in range(num_clients):
-        epochs = 1 if clock.late == "less" else least_epochs(client)
-        least = assign(1, client)._replace(epochs=epochs)
+    for client in range(timing.num_clients):
+        epochs = 1 if clock.late == "less" else local.least_epochs(client)
+        least = planner.assignment(1, client)._replace(epochs=epochs)
         quickest = min(quickest, timing.quickest(least))
         if quickest <= clock.deadline * (1 + ROUNDING):
             return

@@ -61,14 +61,9 @@ def draw_label_counts(counts: np.ndarray, *, title: str) -> Figure:
     edges = np.arange(num_clients + 1) - 0.5
     for label in range(num_classes):
         # One patch for each class, not one for each cell: a thousand clients are drawn as fast as ten.
-        axes.stairs(
-            tops[:, label],
-            edges,
-            baseline=tops[:, label] - counts[:, label],
-            fill=True,
-            color=colours(label),
-            label=str(label),
-        )
+        top = tops[:, label]
+        bottom = top - counts[:, label]
+        axes.stairs(top, edges, baseline=bottom, fill=True, color=colours(label), label=str(label))
     axes.set(title=title, xlabel="client", ylabel="training examples", xlim=(edges[0], edges[-1]))
     axes.set_ylim(bottom=0)
     if num_classes <= 20:
@@ -143,12 +138,9 @@ def _draw(panel: Axes, methods: Sequence[MethodRuns], axis: Axis) -> None:
 
 
 def _line(method: MethodRuns) -> dict[str, Any]:
-    dash = method.style.dash
-    return {
-        "color": method.style.colour,
-        "linestyle": (0, [length / 1.4 for length in dash]) if dash else "-",
-        "linewidth": 1.4,
-    }
+    width, dash = 1.4, method.style.dash
+    dashes = (0, [length / width for length in dash]) if dash else "-"
+    return {"color": method.style.colour, "linestyle": dashes, "linewidth": width}
 
 
 def _plain(text: str) -> str:

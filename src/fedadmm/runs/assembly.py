@@ -24,7 +24,8 @@ from fedadmm.engine.planner import Planner, Plans
 from fedadmm.engine.probe import probe
 from fedadmm.engine.process import one_thread
 from fedadmm.network.devices import simulated_devices
-from fedadmm.network.network import Network, make_network
+from fedadmm.network.engines import Timing
+from fedadmm.network.network import Network, timed_network
 from fedadmm.training.evaluation import Loss, accuracy, least_squares
 from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
@@ -81,26 +82,15 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         optimum = task.optimum(weights.values) if metric_named(options.metric).needs_optimum else None
     begin = ServerCheckpoint(0, algorithm.init_server(initial), task.buffers(), 0.0)
     simulated = None if clock is None else simulated_devices(clock, seed=seed, num_clients=data.num_clients)
-    planner = Planner(
-        algorithm,
-        participation=participation,
-        local=options.local,
-        devices=devices,
-        seed=seed,
-        speed=None if simulated is None else simulated.speed,
-    )
-    network = make_network(
-        clock,
-        options.faults,
-        devices=simulated,
-        seed=seed,
-        num_examples=data.num_examples,
-        bytes_down=num_bytes(forms.download) + num_bytes(begin.buffers),
-        bytes_up=num_bytes(forms.upload) + num_bytes(begin.buffers),
-        participation=participation,
-        assign=planner.assignment,
-        least_epochs=options.local.least_epochs,
-    )
+    speed, local = None if simulated is None else simulated.speed, options.local
+    planner = Planner(algorithm, participation=participation, local=local, devices=devices, seed=seed, speed=speed)
+    network = Network(seed, None, options.faults, None, None)
+    if clock is not None and simulated is not None:
+        down, up = (num_bytes(form) + num_bytes(begin.buffers) for form in (forms.download, forms.upload))
+        timing = Timing(simulated, num_examples=data.num_examples, bytes_down=down, bytes_up=up)
+        network = timed_network(
+            clock, options.faults, timing, seed=seed, participation=participation, planner=planner, local=local
+        )
     plans = network.schedule or planner
     return Federation(algorithm, options, task, weights, choice, network, plans, initial, begin, optimum)
 

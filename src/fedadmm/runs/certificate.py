@@ -29,25 +29,19 @@ class Share(NamedTuple):
     error: torch.Tensor  # [..., client]: |grad f(w) + y|^2, the epsilon that its last solve reached
 
 
-class Gap(NamedTuple):
-    """V^t by its terms."""
+class Certificate(NamedTuple):
+    """Where a run stands: the Lagrangian, and V^t by its terms."""
 
+    lagrangian: torch.Tensor
     theta: torch.Tensor  # |grad_theta L|^2
     w: torch.Tensor  # the sum of |grad_{w_i} L_i|^2
     consensus: torch.Tensor  # the sum of |w_i - theta|^2
+    largest_error: torch.Tensor  # over clients, of the epsilon that the last solve reached
 
     @property
-    def total(self) -> torch.Tensor:
+    def gap(self) -> torch.Tensor:
         """V^t."""
         return self.theta + self.w + self.consensus
-
-
-class Certificate(NamedTuple):
-    """Where a run stands."""
-
-    lagrangian: torch.Tensor
-    gap: Gap
-    largest_error: torch.Tensor  # over clients, of the epsilon that the last solve reached
 
 
 def share(
@@ -79,19 +73,13 @@ def certificate_of(shares: Iterable[tuple[float, Share]]) -> Certificate:
     Other weights are those of a weighted objective, or m / k where k of m clients were drawn: the sums are then
     estimates without bias, but for |grad_theta|^2, which comes out too large.
     """
-    parts = [
-        (
-            weight * part.lagrangian.sum(dim=-1),
-            weight * part.theta.sum(dim=-2),
-            weight * part.w.sum(dim=-1),
-            weight * part.consensus.sum(dim=-1),
-            part.error.amax(dim=-1),
-        )
-        for weight, part in shares
-    ]
+    parts = []
+    for weight, part in shares:
+        sums = (part.lagrangian.sum(dim=-1), part.theta.sum(dim=-2), part.w.sum(dim=-1), part.consensus.sum(dim=-1))
+        parts.append((*(weight * sum for sum in sums), part.error.amax(dim=-1)))
     lagrangian, theta, w, consensus, errors = (torch.stack(column) for column in zip(*parts, strict=True))
-    gap = Gap(theta.sum(dim=0).square().sum(dim=-1), w.sum(dim=0), consensus.sum(dim=0))
-    return Certificate(lagrangian.sum(dim=0), gap, errors.amax(dim=0))
+    of_theta = theta.sum(dim=0).square().sum(dim=-1)
+    return Certificate(lagrangian.sum(dim=0), of_theta, w.sum(dim=0), consensus.sum(dim=0), errors.amax(dim=0))
 
 
 # As a round finds them, when round - 1 rounds are done; but the dual residual is of the step that the round makes.
@@ -124,19 +112,10 @@ class Certifier:
         theta: Vector = before.server.theta
         rhos: list[float] = []
         found = certificate_of(self._shares(before, rhos))
-        gap = found.gap
-        step = float((after.server.theta - theta).double().norm())
-        values = (
-            float(found.lagrangian),
-            float(gap.total),
-            float(gap.theta),
-            float(gap.w),
-            float(gap.consensus),
-            math.sqrt(float(gap.consensus)),
-            math.sqrt(self._num_clients) * max(rhos) * step,
-            float(found.largest_error),
-            before.seen / self._federation.weights.total,
-        )
+        sums = [float(sum) for sum in (found.lagrangian, found.gap, found.theta, found.w, found.consensus)]
+        dual = math.sqrt(self._num_clients) * max(rhos) * float((after.server.theta - theta).double().norm())
+        share_seen = before.seen / self._federation.weights.total
+        values = (*sums, math.sqrt(float(found.consensus)), dual, float(found.largest_error), share_seen)
         numbers = dict(zip(KEYS, values, strict=True))
         if self._settings.clients == "all":
             warn_of_rise(before.round + 1, numbers, history, rho=max(rhos), float_type=theta.dtype)
@@ -154,14 +133,8 @@ class Certifier:
             objective = federation.task.objective(client, buffers=before.buffers)
             value, gradient = objective.value_and_gradient(state.w)
             rhos.append(float(state.rho))
-            own = share(
-                w=state.w[None],
-                y=state.y[None],
-                theta=theta,
-                rho=float(state.rho),
-                value=torch.tensor([value], dtype=torch.float64),
-                gradient=gradient[None],
-            )
+            point = {"w": state.w[None], "y": state.y[None], "gradient": gradient[None]}
+            own = share(**point, theta=theta, rho=rhos[-1], value=torch.tensor([value], dtype=torch.float64))
             if newcomer:  # its dual does not come from a solve
                 own = own._replace(error=torch.zeros_like(own.error))
             # Weights of mean 1: then sums are the paper's where all clients weigh the same.
@@ -210,16 +183,13 @@ def warn_of_rise(
     error = max(numbers["largest_error"], last.number("largest_error"))
     explained = updates * error * ((1 + math.sqrt(5)) / 2 + 8) / rho
     risen = [b.number("lagrangian") > a.number("lagrangian") for a, b in pairwise(past)]
-    facts = (round, rise, last.round, explained)
     if rise > explained and not any(risen[-1:]):
-        logger.warning(
-            "round %d met a Lagrangian that is %.3g higher than in round %d, of which the errors of the local solves "
-            "explain %.3g: the run has left the region of Theorem 1 (rho > (1 + sqrt 5) L, eta = |S|/m)",
-            *facts,
+        why = (
+            f"of which the errors of the local solves explain {explained:.3g}: the run has left the region of "
+            "Theorem 1 (rho > (1 + sqrt 5) L, eta = |S|/m)"
         )
     elif rise <= explained and not any(risen):
-        logger.warning(
-            "round %d met a Lagrangian that is %.3g higher than in round %d, for the first time; the errors of the "
-            "local solves explain up to %.3g",
-            *facts,
-        )
+        why = f"for the first time; the errors of the local solves explain up to {explained:.3g}"
+    else:
+        return
+    logger.warning("round %d met a Lagrangian that is %.3g higher than in round %d, %s", round, rise, last.round, why)

@@ -23,8 +23,7 @@ from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.runs.assembly import ClientWeights, data_of
 from fedadmm.runs.export import read_model
-from fedadmm.runs.folder import RunFolder
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
 
 

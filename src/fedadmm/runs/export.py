@@ -14,7 +14,7 @@ from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
-from fedadmm.runs.folder import RunFolder
+from fedadmm.runs.records import RunFolder
 from fedadmm.runs.simulation import simulation_of
 from fedadmm.state.disk import DiskStore
 

@@ -24,9 +24,8 @@ from fedadmm.network.devices import digests_of
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
 from fedadmm.runs.export import write_model
-from fedadmm.runs.folder import RunFolder
 from fedadmm.runs.listeners import Callback, Listener, play
-from fedadmm.runs.records import Goal, Record, Status
+from fedadmm.runs.records import Goal, Record, RunFolder, Status
 from fedadmm.runs.simulation import ClientScores, Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
@@ -169,14 +168,9 @@ def simulate(
         returns True ends the run after that round, which counts: callbacks=[lambda record, _: record.accuracy > 0.9].
     """
     _check_arguments(algorithm, data, rounds, local, callbacks)
+    local = LocalTraining() if local is None else local
     simulation = Simulation(
-        algorithm,
-        model=model,
-        data=data,
-        local=local if local is not None else LocalTraining(),
-        participation=participation,
-        seed=seed,
-        **options,
+        algorithm, model=model, data=data, local=local, participation=participation, seed=seed, **options
     )
     goal = Goal(len(simulation.history) + rounds, metric_named(options.get("metric")))
     listeners = [callback if isinstance(callback, Listener) else Callback(callback) for callback in callbacks]

@@ -111,11 +111,8 @@ class Simulation:
         informed = self.history[-1].clients if self.history else None
         assignments = self.federation.planner.plan(number, informed=informed, last_round=self._store.round_of)
         with one_thread():
-            results = self._engine.run(
-                self.algorithm.download(self.checkpoint.server),
-                buffers=self.checkpoint.buffers,
-                assignments=assignments,
-            )
+            download, buffers = self.algorithm.download(self.checkpoint.server), self.checkpoint.buffers
+            results = self._engine.run(download, buffers=buffers, assignments=assignments)
             checkpoint, summary = run_round(
                 self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
             )
@@ -164,15 +161,11 @@ class Simulation:
         """
         if model not in ("theta", "own"):
             raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
+        scores, buffers = [], self.checkpoint.buffers
         with one_thread():
-            scores = [
-                self.task.evaluate_client(
-                    client,
-                    self.theta if model == "theta" else self.personal_model(client),
-                    buffers=self.checkpoint.buffers,
-                )[metric]
-                for client in range(self.task.data.num_clients)
-            ]
+            for client in range(self.task.data.num_clients):
+                weights = self.theta if model == "theta" else self.personal_model(client)
+                scores.append(self.task.evaluate_client(client, weights, buffers=buffers)[metric])
         return ClientScores(np.array(scores))
 
     def personal_model(self, client: int) -> Vector:

@@ -167,18 +167,13 @@ SINKS: dict[str, tuple[OpenSink, tuple[str, ...]]] = {
 def sinks_from(text: str) -> list[OpenSink]:
     """Return the sinks that a list such as "tensorboard,wandb" names, once each."""
     names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
-    return [_sink(name) for name in names]
-
-
-def _sink(name: str) -> OpenSink:
-    if name not in SINKS:
-        raise InputError(f"log-to={name!r} is unknown; use one or more of {','.join(SINKS)}")
-    sink, modules = SINKS[name]
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise InputError(
-                f'log-to={name} needs {module}, which is not installed; pip install "fedadmm[{name}]"'
-            ) from error
-    return sink
+    for name in names:
+        if name not in SINKS:
+            raise InputError(f"log-to={name!r} is unknown; use one or more of {','.join(SINKS)}")
+        for module in SINKS[name][1]:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                remedy = f'pip install "fedadmm[{name}]"'
+                raise InputError(f"log-to={name} needs {module}, which is not installed; {remedy}") from error
+    return [SINKS[name][0] for name in names]

@@ -89,12 +89,8 @@ def search(
 
 
 def _trial(experiment: Experiment, values: Values, rounds: int, seeds: Sequence[int], run: Play) -> Trial:
-    base = with_values(experiment, values).replace(
-        name=f"{experiment.name}-tune",
-        rounds=rounds,
-        stop_at_target=False,
-        data=experiment.data.replace(validation=VALIDATION),
-    )
+    name, data = f"{experiment.name}-tune", experiment.data.replace(validation=VALIDATION)
+    base = with_values(experiment, values).replace(name=name, rounds=rounds, stop_at_target=False, data=data)
     arrivals, accuracies, refused = [], [], 0
     for seed in seeds:
         history, diverged = run(base.replace(seed=seed))

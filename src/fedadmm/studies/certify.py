@@ -9,8 +9,7 @@ from fedadmm.config.compatibility import is_certifiable
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.export import read_model
-from fedadmm.runs.folder import RunFolder
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import Record, RunFolder
 from fedadmm.runs.simulation import Simulation, simulation_of
 from fedadmm.studies.theory.bounds import Assumptions, smallest_rho, theorem_1, theorem_1_from_start
 from fedadmm.studies.theory.smoothness import Smoothness, of_task
@@ -94,10 +93,8 @@ def _of_fedadmm(experiment: Experiment, smoothness: Smoothness) -> list[_Conditi
         above, text = False, f"rho changes over rounds ({rho}), the theorem's does not"
     share = eta in ("participation", "seen") or (eta == 1.0 and experiment.participation == 1.0)
     once = " once everyone has been seen" if eta == "seen" else ""
-    return [
-        _Condition("rho", text, above),
-        _Condition("eta", f"eta={eta} is {'' if share else 'not '}|S|/m{once}", share),
-    ]
+    eta_text = f"eta={eta} is {'' if share else 'not '}|S|/m{once}"
+    return [_Condition("rho", text, above), _Condition("eta", eta_text, share)]
 
 
 def _lapses(experiment: Experiment, records: list[Record]) -> list[_Condition]:

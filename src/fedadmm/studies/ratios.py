@@ -142,11 +142,8 @@ def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[d
     """Return the rows of the table; `aside` are the problems on which the rules were made."""
     families = sorted({family for comparison in found for family in comparison.best})
     return [
-        {
-            "problem": c.problem + (" (made on it)" if c.problem in aside else ""),
-            "target": f"{c.target:g}",
-            "seeds": str(len(c.seeds)),
-        }
+        {"problem": c.problem + (" (made on it)" if c.problem in aside else "")}
+        | {"target": f"{c.target:g}", "seeds": str(len(c.seeds))}
         | {
             f"best {family}": f"{c.best[family].constants}: {c.best[family]}" if family in c.best else "not run"
             for family in families

@@ -107,13 +107,8 @@ class LearningTask:
     def objective(self, client: int, *, buffers: Buffers) -> Objective:
         """Return a client's objective as a function, with the network in evaluation mode and weight decay as a part."""
         inputs, targets = self._on_device(self.data.client(client))
-        return Objective(
-            self.model,
-            Examples(channels_last(inputs), targets),
-            loss=self.loss,
-            decay=self.l2 + self.local.weight_decay,
-            buffers=buffers,
-        )
+        examples, decay = Examples(channels_last(inputs), targets), self.l2 + self.local.weight_decay
+        return Objective(self.model, examples, loss=self.loss, decay=decay, buffers=buffers)
 
     def cost(self, assignment: Assignment) -> float:
         """Return the number of example gradients that a client's epochs take, for a fair share of the work."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedadmm.core.errors import InputError
 
@@ -38,19 +38,12 @@ class Shell:
         here = str(Path(sys.executable).parent)  # flwr is installed beside us, and starts its own commands by name
         path = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
         self.environment = {**os.environ, **environment, "PATH": path}
+        self._options: dict[str, Any] = {"env": self.environment, "stdin": subprocess.DEVNULL}
 
     def run(self, *command: str) -> str:
         """Run a command to its end, and return what it printed."""
         self._tell(shlex.join(command))
-        done = subprocess.run(
-            [self._found(command[0]), *command[1:]],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = subprocess.run(self._found(command), cwd=self.folder, capture_output=True, text=True, **self._options)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
             raise InputError(f"{shlex.join(command)} ended with {done.returncode} and said: {said}; fix that first")
@@ -63,23 +56,18 @@ class Shell:
         with log.open("ab", buffering=0) as output:
             output.write(f"$ {shlex.join(command)}\n".encode())
             process = subprocess.Popen(
-                [self._found(command[0]), *command[1:]],
-                cwd=folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
+                self._found(command), cwd=folder, stdout=output, stderr=output, start_new_session=True, **self._options
             )
         process.returncode = 0  # it is to outlive us, and subprocess would warn that it was left behind
         return Started(process.pid, _began(process.pid))
 
-    def _found(self, name: str) -> str:
+    def _found(self, command: Sequence[str]) -> list[str]:
+        name, *arguments = command
         found = shutil.which(name, path=self.environment["PATH"])
         if found is None:
             remedy = 'pip install "fedadmm[flower]"' if name.startswith(("flwr", "flower")) else f"install {name}"
             raise InputError(f"there is no command {name}; {remedy}")
-        return found
+        return [found, *arguments]
 
 
 def end(processes: Sequence[Started], *, signals: Sequence[signal.Signals]) -> None:

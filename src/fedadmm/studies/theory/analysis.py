@@ -98,7 +98,7 @@ def means_over_draws(
     for draw in range(NUM_DRAWS):
         draws = coins(num_clients, rounds=rounds, probability=p_min, seed=seed, draw=draw, after_everyone=True)
         path = walk(as_analysed(rho), task, theta=theta, draws=draws)
-        gaps, values = path.certificate.gap.total / num_clients, path.certificate.lagrangian.tolist()
+        gaps, values = path.certificate.gap / num_clients, path.certificate.lagrangian.tolist()
         begin, gradients = path.everyone, float(path.errors[0].sum())
         rows.append(
             (
@@ -156,7 +156,7 @@ def limit_task() -> Quadratics:
 def gaps_of(tolerance: Tolerance, draws: list[list[int]]) -> torch.Tensor:
     """Return V^t along a path over the four clients."""
     task = solved_to(limit_task(), tolerance, seed=1)
-    return walk(as_analysed(LIMIT_RHO), task, theta=torch.zeros(2).double(), draws=draws).certificate.gap.total
+    return walk(as_analysed(LIMIT_RHO), task, theta=torch.zeros(2).double(), draws=draws).certificate.gap
 
 
 def halves(rounds: int) -> list[list[int]]:

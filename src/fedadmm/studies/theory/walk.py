@@ -53,17 +53,10 @@ def rounds(
     last: dict[int, int] = {}  # the rounds of the states
     applied: tuple[int, ...] | None = None
     for active in draws:
-        answers = [
-            run_client(
-                algorithm,
-                algorithm.download(checkpoint.server),
-                assignment,
-                state=states.get(assignment.client),
-                initial=theta,
-                problem=task.problem(assignment, buffers=NO_BUFFERS),
-            )
-            for assignment in planner.assigned(checkpoint.round + 1, active, informed=applied, last_round=last.get)
-        ]
+        answers, download = [], algorithm.download(checkpoint.server)
+        for assignment in planner.assigned(checkpoint.round + 1, active, informed=applied, last_round=last.get):
+            problem, state = task.problem(assignment, buffers=NO_BUFFERS), states.get(assignment.client)
+            answers.append(run_client(algorithm, download, assignment, state=state, initial=theta, problem=problem))
         new = {result.client: state for result, state in answers if result.finite}
         states |= new
         last |= dict.fromkeys(new, checkpoint.round + 1)
