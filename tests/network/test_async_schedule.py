@@ -20,7 +20,6 @@ def schedule(seconds, *, buffer, max_staleness=None, at_work=None, seed=0):
     return AsyncSchedule(
         Timing(devices, num_examples=np.array(seconds), bytes_down=0, bytes_up=0),
         Asynchronous(buffer=buffer, max_staleness=max_staleness),
-        num_clients=len(seconds),
         at_work=at_work or len(seconds),
         assign=lambda number, client: Assignment(client, number, epochs=1),
         seed=seed,

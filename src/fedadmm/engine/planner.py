@@ -11,6 +11,7 @@ from fedadmm.core.round import Assignment, never
 from fedadmm.core.seeds import stream
 from fedadmm.training.local import LocalTraining
 
+Informed = Collection[int] | None
 LastRound = Callable[[int], int | None]  # of a client
 Speed = Callable[[int], float]  # of a client's device, in gradients of single examples per second
 
@@ -18,9 +19,7 @@ Speed = Callable[[int], float]  # of a client's device, in gradients of single e
 class Plans(Protocol):
     """Says who takes part in a round, and what each is asked to do."""
 
-    def plan(
-        self, round: int, *, informed: Collection[int] | None = None, last_round: LastRound = never
-    ) -> list[Assignment]: ...
+    def plan(self, round: int, *, informed: Informed = None, last_round: LastRound = never) -> list[Assignment]: ...
 
 
 class Planner:
@@ -39,13 +38,10 @@ class Planner:
         """Begin; `speed` is that of the simulated devices, which takes the place of the speed in `local`."""
         skipping = trait(algorithm, SkipsCommunication)
         self._skip_probability = None if skipping is None else skipping.skip_probability
-        self._participation = participation
-        self._local, self._devices, self._seed = local, devices, seed
+        self.participation, self.local, self._devices, self._seed = participation, local, devices, seed
         self._speed: Speed = speed or partial(local.speed_of, seed=seed, facts=devices.facts)
 
-    def plan(
-        self, round: int, *, informed: Collection[int] | None = None, last_round: LastRound = never
-    ) -> list[Assignment]:
+    def plan(self, round: int, *, informed: Informed = None, last_round: LastRound = never) -> list[Assignment]:
         """Return the assignments of a round, ids rising.
 
         informed: the clients that have had the server's state since their last update, because that update counted in
@@ -53,16 +49,11 @@ class Planner:
         last_round: gives the round in which a client's last update counted, None if none did.
         """
         generator = stream(self._seed, "participation", round)
-        selected = self._participation.select(round, devices=self._devices, generator=generator)
+        selected = self.participation.select(round, devices=self._devices, generator=generator)
         return self.assigned(round, selected, informed=informed, last_round=last_round)
 
     def assigned(
-        self,
-        round: int,
-        selected: Iterable[int],
-        *,
-        informed: Collection[int] | None = None,
-        last_round: LastRound = never,
+        self, round: int, selected: Iterable[int], *, informed: Informed = None, last_round: LastRound = never
     ) -> list[Assignment]:
         """Return the assignments of a round in which these clients were selected to communicate."""
         clients: Sequence[int] = [int(client) for client in selected]
@@ -73,22 +64,17 @@ class Planner:
             clients = range(self._devices.num_clients)
             if stream(self._seed, "silence", round).random() < self._skip_probability:
                 senders = set()
+        hearers = set(clients) if informed is None else informed
         return [
-            self.assignment(
-                round,
-                client,
-                hears=informed is None or client in informed,
-                sends=client in senders,
-                last_round=last_round(client),
-            )
-            for client in clients
+            self.assignment(round, each, hears=each in hearers, sends=each in senders, last_round=last_round(each))
+            for each in clients
         ]
 
     def assignment(
         self, round: int, client: int, *, hears: bool = True, sends: bool = True, last_round: int | None = None
     ) -> Assignment:
         """Return what one client is asked to do in a round."""
-        epochs = self._local.epochs_of(client, round=round, seed=self._seed)
-        seconds = self._local.seconds
+        epochs = self.local.epochs_of(client, round=round, seed=self._seed)
+        seconds = self.local.seconds
         gradients = None if seconds is None else int(seconds * self._speed(client))
         return Assignment(client, round, epochs, gradients, hears, sends, last_round)

@@ -29,6 +29,7 @@ from fedadmm.engine.ray_actor import ActorSetup, ShareActor, ShareResult, as_byt
 from fedadmm.state.encoding import decode
 from fedadmm.training.evaluation import combined
 
+Weight = Callable[[int], float]  # of a client in a mean
 Ask = Callable[[int], Any]  # puts a question to the actor of a share, and returns the stream of its answers
 
 
@@ -38,14 +39,7 @@ class RayEngine:
     took = RoundTime()
 
     def __init__(
-        self,
-        algorithm: AnyAlgorithm,
-        task: Task,
-        store: Store,
-        *,
-        initial: Vector,
-        weight: Callable[[int], float],
-        num_shares: int,
+        self, algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector, weight: Weight, num_shares: int
     ) -> None:
         if not initial.is_cpu:
             raise InputError(f'engine="ray" trains on CPUs, and device="{initial.device}"; use engine="serial"')

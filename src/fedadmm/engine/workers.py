@@ -144,15 +144,11 @@ class WorkersEngine:
         file = store.file
         self._task, self._store, self._num_slots = task, store, SLOTS_PER_WORKER * num_workers
         slots = range(self._num_slots)
+        initial, download, buffers = initial.clone().share_memory_(), forms.download, task.buffers()
+        uploads = [SharedMessage(forms.upload) for _ in slots]
+        states = [SharedMessage(forms.client) for _ in slots] if file is None else []
         self._setup = WorkerSetup(
-            algorithm,
-            task,
-            initial.clone().share_memory_(),
-            file,
-            SharedMessage(forms.download),
-            SharedMessage(task.buffers()),
-            [SharedMessage(forms.upload) for _ in slots],
-            [SharedMessage(forms.client) for _ in slots] if file is None else [],
+            algorithm, task, initial, file, SharedMessage(download), SharedMessage(buffers), uploads, states
         )
         self.pool = Pool(self._setup, num_workers=num_workers, start_method=start_method)
 

@@ -188,13 +188,10 @@ def server_app(
         evaluation = None if test is None else _evaluation(make_task(settings, as_examples(test())))
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
-            rounds = settings.num_server_rounds - strategy.checkpoint.round
+            rounds = max(0, settings.num_server_rounds - strategy.checkpoint.round)
+            told = None if test is None else lambda *_: MetricRecord(dict(strategy.scores))
             wrap(strategy).start(
-                grid,
-                initial_arrays=strategy.arrays,
-                num_rounds=max(0, rounds),
-                timeout=settings.round_timeout,
-                evaluate_fn=None if test is None else lambda *_: MetricRecord(dict(strategy.scores)),
+                grid, strategy.arrays, num_rounds=rounds, timeout=settings.round_timeout, evaluate_fn=told
             )
         finally:
             strategy.close()

@@ -35,15 +35,9 @@ class NodeRequest(NamedTuple):
 def pack_request(request: NodeRequest, wire: Wire, *, config: ConfigRecord) -> RecordDict:
     """Return a request as records; `config` is what a user of Flower adds to them."""
     assignment, delivery, buffers = request.assignment, request.delivery, request.buffers
-    facts: dict[str, Any] = {
-        "server-round": assignment.round,
-        "client-id": assignment.client,
-        "epochs": assignment.epochs,
-        "number": delivery.number,
-        "applied": delivery.applied,
-        "federation": request.federation,
-        "integers": buffers.integers.tolist(),
-    }
+    facts: dict[str, Any] = {"server-round": assignment.round, "client-id": assignment.client}
+    facts |= {"epochs": assignment.epochs, "number": delivery.number, "applied": delivery.applied}
+    facts |= {"federation": request.federation, "integers": buffers.integers.tolist()}
     for key, value in (("gradients", assignment.gradients), ("last-round", assignment.last_round)):
         if value is not None:
             facts[key] = value
@@ -61,15 +55,12 @@ def read_request(content: RecordDict, wire: Wire) -> NodeRequest:
     gradients, last_round = (integer(config, key) if key in config else None for key in ("gradients", "last-round"))
     round, epochs = integer(config, "server-round"), integer(config, "epochs")
     download, floats = wire.unpack_download(content.array_records["arrays"])
-    initial = content.array_records.get("initial")
-    return NodeRequest(
-        Assignment(client, round, epochs, gradients, last_round=last_round),
-        Request(client, integer(config, "number"), integer(config, "applied")),
-        federation_of(content),
-        download,
-        Buffers(floats, torch.tensor(config["integers"], dtype=torch.int64)),
-        None if initial is None else wire.read_model(initial).message,
-    )
+    assignment = Assignment(client, round, epochs, gradients, last_round=last_round)
+    delivery = Request(client, integer(config, "number"), integer(config, "applied"))
+    buffers = Buffers(floats, torch.tensor(config["integers"], dtype=torch.int64))
+    arrays = content.array_records.get("initial")
+    initial = None if arrays is None else wire.read_model(arrays).message
+    return NodeRequest(assignment, delivery, federation_of(content), download, buffers, initial)
 
 
 def pack_question(federation: str) -> RecordDict:
@@ -131,14 +122,10 @@ def read_update(message: Message, wire: Wire, *, theta: Vector, buffers: Buffers
         except WrongFormatError as error:
             log(WARNING, "Client %d sent an upload of the wrong format: %s", reply.client, error)
             payload, finite = Payload((), torch.empty(0)), False
-        stats = ClientStats(
-            integer(metrics, "steps"),
-            integer(metrics, "gradient-evaluations"),
-            number(metrics, "train-loss"),
-            Buffers(payload.floats, integers),
-            number(metrics, "epsilon") if "epsilon" in metrics else None,
-            norm_of(payload.message),
-        )
+        steps, gradients = integer(metrics, "steps"), integer(metrics, "gradient-evaluations")
+        loss, left_behind = number(metrics, "train-loss"), Buffers(payload.floats, integers)
+        epsilon = number(metrics, "epsilon") if "epsilon" in metrics else None
+        stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm_of(payload.message))
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
     finite = finite and is_finite(payload.message)
     return reply, ClientResult(reply.client, payload.message, stats, first_visit=False, finite=finite)

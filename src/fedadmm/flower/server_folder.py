@@ -33,13 +33,9 @@ class ServerFolder:
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
+            types, identity = (state_types(settings.algorithm).server, Applied), settings.identity | fresh
             self.store = DiskStore(
-                self.folder.state,
-                types=(state_types(settings.algorithm).server, Applied),
-                identity=settings.identity | fresh,
-                initial=initial,
-                durability="power",
-                remedy=REMEDY,
+                self.folder.state, types=types, identity=identity, initial=initial, durability="power", remedy=REMEDY
             )
             held.callback(self.store.close)
             self._held = held.pop_all()

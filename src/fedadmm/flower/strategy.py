@@ -184,14 +184,10 @@ class AlgorithmStrategy(Strategy):
         download = self.algorithm.download(self.checkpoint.server)
         if kind == MessageType.EVALUATE:
             download = download._replace(theta=self.algorithm.model(self.checkpoint.server))
-        return NodeRequest(
-            assignment,
-            Request(assignment.client, self._round.replies.number, applied),
-            self._folder.federation,
-            download,
-            self.checkpoint.buffers,
-            self._folder.store.initial() if needs_initial else None,
-        )
+        delivery = Request(assignment.client, self._round.replies.number, applied)
+        initial = self._folder.store.initial() if needs_initial else None
+        federation, buffers = self._folder.federation, self.checkpoint.buffers
+        return NodeRequest(assignment, delivery, federation, download, buffers, initial)
 
     def _results(self, server_round: int, replies: Iterable[Message]) -> list[ClientResult]:
         """Return the results of the replies that count, in rising order of their clients."""

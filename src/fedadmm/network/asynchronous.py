@@ -4,7 +4,7 @@ The schedule is events in simulated time, which no model's values change.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -16,8 +16,11 @@ from fedadmm.core.optional import CorrectsLateNewcomers, trait
 from fedadmm.core.participation import Ids
 from fedadmm.core.round import Assignment, Buffers, ClientResult, never
 from fedadmm.core.seeds import stream
+from fedadmm.engine.planner import Informed, LastRound
 from fedadmm.network.engines import EngineWrapper, Timing
 from fedadmm.network.settings import Asynchronous
+
+Assign = Callable[[int, int], Assignment]  # of (round, client)
 
 
 class ClientAtWork(NamedTuple):
@@ -46,25 +49,14 @@ class Update(NamedTuple):
 class AsyncSchedule:
     """The updates of an asynchronous run, one after the other; a resumed run replays them in no time."""
 
-    def __init__(
-        self,
-        timing: Timing,
-        settings: Asynchronous,
-        *,
-        num_clients: int,
-        at_work: int,
-        assign: Callable[[int, int], Assignment],
-        seed: int,
-    ) -> None:
+    def __init__(self, timing: Timing, settings: Asynchronous, *, at_work: int, assign: Assign, seed: int) -> None:
         """Begin; `at_work` clients work at a time, and assign(round, client) says what one does."""
         self._timing, self._settings, self._seed = timing, settings, seed
-        self._num_clients, self._at_work, self._assign = num_clients, at_work, assign
+        self._num_clients, self._at_work, self._assign = timing.num_clients, at_work, assign
         self._updates = self._played()
         self._last: Update | None = None
 
-    def plan(
-        self, round: int, *, informed: Collection[int] | None = None, last_round: Callable[[int], int | None] = never
-    ) -> list[Assignment]:
+    def plan(self, round: int, *, informed: Informed = None, last_round: LastRound = never) -> list[Assignment]:
         """Return the assignments whose uploads an update applies; they were made when the clients were sent theta."""
         asked = [arrival.assignment for arrival in self.update(round).arrivals]
         return [assignment._replace(round=round, last_round=last_round(assignment.client)) for assignment in asked]

@@ -14,7 +14,6 @@ from fedadmm.engine.planner import Planner
 from fedadmm.network.asynchronous import AsynchronousEngine, AsyncSchedule, SentModel
 from fedadmm.network.engines import ROUNDING, FaultyEngine, TimedEngine, Timing
 from fedadmm.network.settings import Clock, Faults
-from fedadmm.training.local import LocalTraining
 
 
 @dataclass(frozen=True)
@@ -57,34 +56,23 @@ class Network:
         return engine
 
 
-def timed_network(
-    clock: Clock,
-    faults: Faults | None,
-    timing: Timing,
-    *,
-    seed: int,
-    participation: Participation,
-    planner: Planner,
-    local: LocalTraining,
-) -> Network:
+def timed_network(clock: Clock, faults: Faults | None, timing: Timing, planner: Planner, *, seed: int) -> Network:
     """Return what is simulated on a clock, once it is known that rounds can be played on it."""
-    schedule, settings, num_clients = None, clock.asynchronous, timing.num_clients
+    schedule, settings = None, clock.asynchronous
     if settings is not None:
-        at_work = _num_at_work(settings.buffer, participation, num_clients)
-        schedule = AsyncSchedule(
-            timing, settings, num_clients=num_clients, at_work=at_work, assign=planner.assignment, seed=seed
-        )
+        at_work = _num_at_work(settings.buffer, planner.participation, timing.num_clients)
+        schedule = AsyncSchedule(timing, settings, at_work=at_work, assign=planner.assignment, seed=seed)
     elif clock.deadline is not None:
-        _check_deadline(clock, timing, planner, local)
+        _check_deadline(clock, timing, planner)
     return Network(seed, clock, faults, timing, schedule)
 
 
-def _check_deadline(clock: Clock, timing: Timing, planner: Planner, local: LocalTraining) -> None:
+def _check_deadline(clock: Clock, timing: Timing, planner: Planner) -> None:
     """Refuse a deadline that no client can meet, even if it is on all the while and asked for as little as may be."""
     assert clock.deadline is not None
     quickest = math.inf
     for client in range(timing.num_clients):
-        epochs = 1 if clock.late == "less" else local.least_epochs(client)
+        epochs = 1 if clock.late == "less" else planner.local.least_epochs(client)
         least = planner.assignment(1, client)._replace(epochs=epochs)
         quickest = min(quickest, timing.quickest(least))
         if quickest <= clock.deadline * (1 + ROUNDING):

@@ -88,9 +88,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     if clock is not None and simulated is not None:
         down, up = (num_bytes(form) + num_bytes(begin.buffers) for form in (forms.download, forms.upload))
         timing = Timing(simulated, num_examples=data.num_examples, bytes_down=down, bytes_up=up)
-        network = timed_network(
-            clock, options.faults, timing, seed=seed, participation=participation, planner=planner, local=local
-        )
+        network = timed_network(clock, options.faults, timing, planner, seed=seed)
     plans = network.schedule or planner
     return Federation(algorithm, options, task, weights, choice, network, plans, initial, begin, optimum)
 
@@ -102,16 +100,12 @@ def _task(options: Options) -> LearningTask:
             f"{type(data).__name__} has no num_classes; give it the number of classes, or 0 where targets are numbers"
         )
     first = data.client(0)
+    num_classes = getattr(data, "num_classes", 0)
+    module = initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=num_classes)
     known = {} if first.targets.is_floating_point() else {"accuracy": accuracy}
+    local, device, metrics = options.local, options.device, known | dict(options.metrics or {})
     return LearningTask(
-        initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=getattr(data, "num_classes", 0)),
-        data,
-        local=options.local,
-        loss=options.loss,
-        l2=options.l2,
-        metrics=known | dict(options.metrics or {}),
-        seed=seed,
-        device=options.device,
+        module, data, local=local, loss=options.loss, l2=options.l2, metrics=metrics, seed=seed, device=device
     )
 
 
@@ -120,15 +114,12 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     data = data_of(experiment, data_dir=data_dir)
     model, float_type, rule = experiment.model, experiment.data.float_type, experiment.participation
     same = ("local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock")
+    inputs, kind = data.client(0).inputs, None if float_type is None else getattr(torch, float_type)
+    module = initial_model(
+        model.name, seed=experiment.seed, inputs=inputs, num_classes=data.num_classes, float_type=kind, **model.options
+    )
     options = Options(
-        model=initial_model(
-            model.name,
-            seed=experiment.seed,
-            inputs=data.client(0).inputs,
-            num_classes=data.num_classes,
-            float_type=None if float_type is None else getattr(torch, float_type),
-            **model.options,
-        ),
+        model=module,
         data=data,
         participation=rule if not isinstance(rule, str) else import_named(rule, what="participation"),
         loss=_loss(model.loss),

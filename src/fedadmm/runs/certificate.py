@@ -58,13 +58,9 @@ def share(
     apart = w.double() - theta.double().unsqueeze(-2)
     pull = y + rho * apart
     squared = apart.square().sum(dim=-1)
-    return Share(
-        value.double() + (y * apart).sum(dim=-1) + rho / 2 * squared,
-        -pull,
-        (gradient + pull).square().sum(dim=-1),
-        squared,
-        (gradient + y).square().sum(dim=-1),
-    )
+    lagrangian = value.double() + (y * apart).sum(dim=-1) + rho / 2 * squared
+    of_w, error = ((gradient + dual).square().sum(dim=-1) for dual in (pull, y))
+    return Share(lagrangian, -pull, of_w, squared, error)
 
 
 def certificate_of(shares: Iterable[tuple[float, Share]]) -> Certificate:

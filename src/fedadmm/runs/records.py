@@ -96,16 +96,10 @@ class Record:
         """Return the record of a round from what happened and what the evaluation gave."""
         happened = summary._asdict()
         numbers = _finite(scores | happened.pop("achieved"))
-        return cls(
-            round=round,
-            accuracy=numbers.pop("accuracy", None),
-            loss=numbers.pop("loss", None),
-            **happened | _finite({"client_loss": summary.client_loss}),
-            **({} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}),
-            seconds=seconds,
-            lost=lost,
-            metrics=numbers,
-        )
+        happened |= _finite({"client_loss": summary.client_loss})
+        accuracy, loss = numbers.pop("accuracy", None), numbers.pop("loss", None)
+        times = {} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}
+        return cls(round, accuracy, loss, seconds=seconds, lost=lost, metrics=numbers, **happened, **times)
 
 
 def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:

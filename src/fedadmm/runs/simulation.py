@@ -181,23 +181,15 @@ def simulation_of(experiment: Experiment, *, data_dir: Path | None = None, store
 
 def _started(federation: Federation, store: Store, history: Sequence[Record]) -> Engine:
     """Return the engine of a federation, with the simulated network around it, where the rounds so far have ended."""
+    algorithm, task, network = federation.algorithm, federation.task, federation.network
+    initial, weight, num = federation.initial, federation.weights, federation.options.workers
+    each = network.needs_each_upload
     engine = make_engine(
-        federation.engine,
-        federation.algorithm,
-        federation.task,
-        store,
-        initial=federation.initial,
-        weight=federation.weights,
-        num_workers=federation.options.workers,
-        each_upload=federation.network.needs_each_upload,
+        federation.engine, algorithm, task, store, initial=initial, weight=weight, num_workers=num, each_upload=each
     )
     seconds = 0.0
     for record in history:  # not sum(), which rounds otherwise than one round after the other
         seconds += record.simulated_seconds or 0.0
-    return federation.network.around(
-        engine,
-        federation.algorithm,
-        seconds=seconds,
-        applied={client: record.round for record in history for client in record.clients},
-        kept={0: federation.begin, **store.older_checkpoints()},
-    )
+    applied = {client: record.round for record in history for client in record.clients}
+    kept = {0: federation.begin, **store.older_checkpoints()}
+    return network.around(engine, algorithm, seconds=seconds, applied=applied, kept=kept)

@@ -7,7 +7,7 @@ client into a newcomer; the checkpoint carries a digest of it, so an old one can
 import hashlib
 import json
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,16 +51,10 @@ class DiskStore:
         self._server_type, client_type = types
         if not folder.exists() and (readonly or initial is None or identity is None):
             raise InputError(f"there is no state in {folder}; run the experiment first")
+        about = {"fields": fields_of(*types), **(identity or {})}
+        options: dict[str, Any] = {"float_type": float_type, "durability": durability, "readonly": readonly}
         self.file, self.about, layout = open_checked(
-            folder,
-            about={"fields": fields_of(*types), **(identity or {})},
-            initial=initial,
-            remedy=remedy,
-            advice=advice,
-            client_type=client_type,
-            float_type=float_type,
-            durability=durability,
-            readonly=readonly,
+            folder, about=about, initial=initial, remedy=remedy, advice=advice, client_type=client_type, **options
         )
         try:
             self._rounds = self._read_index()  # client -> round of its state
@@ -91,12 +85,7 @@ class DiskStore:
         self.file.stage(round, client, state)
 
     def commit(
-        self,
-        checkpoint: ServerCheckpoint,
-        *,
-        clients: Sequence[int],
-        record: dict[str, Any],
-        keep: Collection[int] = (),
+        self, checkpoint: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Iterable[int] = ()
     ) -> None:
         """Make a round count in one transaction, and reclaim the states and the checkpoint that it replaced."""
         number = checkpoint.round
@@ -109,7 +98,7 @@ class DiskStore:
                 tables.put("index", NUMBER.pack(client), PAIR.pack(client, number))
             for pair in replaced.items():
                 tables.delete("states", PAIR.pack(*pair))
-            kept = self._keep_older(tables, number - 1, keep)
+            kept = self._keep_older(tables, number - 1, set(keep))
             tables.put("records", NUMBER.pack(number), json.dumps(record).encode())
             fields = (number, digest, checkpoint.seen, *checkpoint.buffers, *checkpoint.server)
             tables.put("meta", CHECKPOINT, *encode(fields))
@@ -118,7 +107,7 @@ class DiskStore:
         self._digest = digest
         self._kept = kept
 
-    def _keep_older(self, tables: Tables, last: int, keep: Collection[int]) -> set[int]:
+    def _keep_older(self, tables: Tables, last: int, keep: set[int]) -> set[int]:
         """Keep the checkpoint that is about to be replaced, if it is needed, and drop those that no longer are."""
         for round in self._kept.difference(keep):
             tables.delete("meta", OLDER + NUMBER.pack(round))

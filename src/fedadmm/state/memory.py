@@ -1,6 +1,6 @@
 """Client states in memory, for runs without a folder."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -41,12 +41,7 @@ class MemoryStore:
         self._staged[client] = state
 
     def commit(
-        self,
-        checkpoint: ServerCheckpoint,
-        *,
-        clients: Sequence[int],
-        record: dict[str, Any],
-        keep: Collection[int] = (),
+        self, checkpoint: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Iterable[int] = ()
     ) -> None:
         """Make the staged states of these clients count, and drop the others; nobody will ask for earlier rounds."""
         self._states.update((client, self._staged[client]) for client in clients)

@@ -130,15 +130,9 @@ def _probe(experiment: Experiment) -> float:
     generator = torch.Generator().manual_seed(0)
     inputs = torch.rand(num_clients * batch, *SHAPES[experiment.data.name], generator=generator)
     targets = torch.randint(0, 10, (num_clients * batch,), generator=generator)
-    simulation = Simulation(
-        FedAvg(),
-        model=experiment.model.name,
-        data=federate(make_dataset((inputs, targets)), num_clients=num_clients, partition="iid", seed=0),
-        local=LocalTraining(epochs=1, batch_size=batch, learning_rate=1e-3),
-        participation=1.0,
-        seed=0,
-        engine="serial",
-    )
+    data = federate(make_dataset((inputs, targets)), num_clients=num_clients, partition="iid", seed=0)
+    model, local = experiment.model.name, LocalTraining(epochs=1, batch_size=batch, learning_rate=1e-3)
+    simulation = Simulation(FedAvg(), model=model, data=data, local=local, participation=1.0, seed=0, engine="serial")
     simulation.advance()  # warms up
     began = time.thread_time()
     simulation.advance()

@@ -7,7 +7,7 @@ the first point that is accurate enough, or when the budget is over, at the poin
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 
@@ -130,15 +130,8 @@ def _lbfgs_around(centre: Vector, objective: Lagrangian, *, by_gradients: bool) 
     if not (math.isfinite(unit) and math.isfinite(first_value)):
         return centre, 1.0
     x = torch.zeros_like(centre)  # w = centre + unit x
-    optimizer = torch.optim.LBFGS(
-        [x],
-        max_iter=1,
-        max_eval=26,
-        tolerance_grad=0,
-        tolerance_change=0,
-        history_size=MEMORY,
-        line_search_fn="strong_wolfe",
-    )
+    search: dict[str, Any] = {"tolerance_grad": 0, "tolerance_change": 0, "line_search_fn": "strong_wolfe"}
+    optimizer = torch.optim.LBFGS([x], max_iter=1, max_eval=26, history_size=MEMORY, **search)
 
     def closure() -> float:
         value, gradient = objective(centre + unit * x)

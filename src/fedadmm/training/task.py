@@ -70,12 +70,9 @@ class LearningTask:
     def stack_size(self, assignments: Sequence[Assignment]) -> int:
         """Return how many clients of a round may be stacked at a time."""
         counts = self.data.num_examples[[assignment.client for assignment in assignments]]
-        return stack_size(
-            counts,
-            epochs=max(assignment.epochs for assignment in assignments),
-            num_parameters=self.num_parameters,
-            example_bytes=self.data.client(assignments[0].client).inputs[0].nbytes,
-        )
+        epochs = max(assignment.epochs for assignment in assignments)
+        size = self.data.client(assignments[0].client).inputs[0].nbytes
+        return stack_size(counts, epochs=epochs, num_parameters=self.num_parameters, example_bytes=size)
 
     @property
     def num_parameters(self) -> int:

@@ -122,9 +122,6 @@ class Design:
                     method = METHODS[label]
                     setting = replace(tuned, clients=clients, epochs=method.num_epochs or tuned.epochs)
                     tuned_as = replace(tuned, stragglers=0.0).experiment(method.tuned_as or label)
-                    yield PaperRun(
-                        setting.column,
-                        setting.experiment(label),
-                        None if label in self.fixed else tuned_as,
-                        **{what: rows[label][number] for what, rows in numbers.items() if label in rows},
-                    )
+                    found = {what: rows[label][number] for what, rows in numbers.items() if label in rows}
+                    source = None if label in self.fixed else tuned_as
+                    yield PaperRun(setting.column, setting.experiment(label), source, **found)

@@ -123,13 +123,9 @@ def _released(experiment: Experiment) -> Experiment:
         algorithm = released if algorithm.eta == 1.0 else replace(released, eta=algorithm.eta)
     if not trait(algorithm, PlainSGDOnly):
         local = local.replace(momentum=RELEASED_MOMENTUM)
-    return experiment.replace(
-        name=f"{experiment.name}-released",
-        algorithm=algorithm,
-        model=experiment.model.replace(name=RELEASED_NETWORKS.get(network, network)),
-        data=experiment.data.replace(normalisation="released"),
-        local=local,
-    )
+    name, data = f"{experiment.name}-released", experiment.data.replace(normalisation="released")
+    model = experiment.model.replace(name=RELEASED_NETWORKS.get(network, network))
+    return experiment.replace(name=name, algorithm=algorithm, model=model, data=data, local=local)
 
 
 TUNED_FILE = "tuned.toml"

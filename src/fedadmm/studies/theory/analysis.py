@@ -41,12 +41,9 @@ class Checks(NamedTuple):
 def checked(seed: int, *, tolerance: Tolerance, kind: type[FedADMM] = FedADMM, rounds: int = 30) -> Checks:
     """Walk over a random problem with random participation, and check the lemmas at every round."""
     task, rho = random_quadratics(seed)
-    path = walk(
-        kind(rho=rho, eta="participation", newcomer="initial"),
-        solved_to(task, tolerance, seed=seed),
-        theta=task.random_start(seed),
-        draws=coins(len(task.targets), rounds=rounds, probability=0.2 + 0.2 * (seed % 5), seed=seed),
-    )
+    method = kind(rho=rho, eta="participation", newcomer="initial")
+    draws = coins(len(task.targets), rounds=rounds, probability=0.2 + 0.2 * (seed % 5), seed=seed)
+    path = walk(method, solved_to(task, tolerance, seed=seed), theta=task.random_start(seed), draws=draws)
     return Checks(path, lemmas(path, printed=True), lemmas(path, printed=False))
 
 
@@ -100,15 +97,10 @@ def means_over_draws(
         path = walk(as_analysed(rho), task, theta=theta, draws=draws)
         gaps, values = path.certificate.gap / num_clients, path.certificate.lagrangian.tolist()
         begin, gradients = path.everyone, float(path.errors[0].sum())
-        rows.append(
-            (
-                float(gaps[begin : begin + rounds].mean()),
-                theorem_1(known, rounds=rounds, lagrangian=values[begin]),
-                float(gaps[:rounds].mean()),
-                theorem_1(known, rounds=rounds, lagrangian=values[0]),
-                theorem_1_from_start(known, rounds=rounds, lagrangian=values[0], gradients=gradients),
-            )
-        )
+        later, start = (float(gaps[first : first + rounds].mean()) for first in (begin, 0))
+        bound_later, printed = (theorem_1(known, rounds=rounds, lagrangian=values[first]) for first in (begin, 0))
+        bound_start = theorem_1_from_start(known, rounds=rounds, lagrangian=values[0], gradients=gradients)
+        rows.append((later, bound_later, start, printed, bound_start))
     return Means(*torch.tensor(rows, dtype=torch.float64).mean(dim=0).tolist())
 
 

@@ -190,13 +190,9 @@ class Batches:
         for step, (active, longest) in enumerate(zip(self._active, self._longest, strict=True)):
             places = self._rows[step, :active, :longest].reshape(-1)
             inputs = torch.index_select(examples.inputs, 0, places, out=room[: len(places)])
-            targets = examples.targets.index_select(0, places)
-            yield Batch(
-                active,
-                inputs.view(active, longest, *inputs.shape[1:]).to(like.device),
-                targets.view(active, longest).to(like.device),
-                shares[step, :active, :longest],
-            )
+            inputs = inputs.view(active, longest, *inputs.shape[1:]).to(like.device)
+            targets = examples.targets.index_select(0, places).view(active, longest).to(like.device)
+            yield Batch(active, inputs, targets, shares[step, :active, :longest])
 
 
 def sgd_batches(
