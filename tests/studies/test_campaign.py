@@ -53,11 +53,11 @@ def costs(tmp_path: Path) -> CostEstimate:
     return CostEstimate(cache=tmp_path / "pace.json")
 
 
-def runner(places: Places) -> Callable[[Experiment, Listener], bool]:
+def runner(places: Places, *listeners: Listener) -> Callable[[Experiment], bool]:
     """Return what runs an experiment for real."""
 
-    def run(experiment: Experiment, listener: Listener) -> bool:
-        return run_experiment(experiment, out=places.runs, listeners=[listener]).status != "stopped"
+    def run(experiment: Experiment) -> bool:
+        return run_experiment(experiment, out=places.runs, listeners=listeners).status != "stopped"
 
     return run
 
@@ -79,7 +79,7 @@ def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, costs):
 def test_what_is_done_is_not_run_again(places, costs):
     list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
 
-    def never(experiment: Experiment, listener: Listener) -> bool:
+    def never(experiment: Experiment) -> bool:
         raise AssertionError(experiment)
 
     assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=never))
@@ -88,9 +88,9 @@ def test_what_is_done_is_not_run_again(places, costs):
 def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, costs):
     calls = []
 
-    def run(experiment: Experiment, listener: Listener) -> bool:
+    def run(experiment: Experiment) -> bool:
         calls.append(experiment.label)
-        return runner(places)(experiment, Callback(lambda record, _: True))  # stopped after its first round
+        return runner(places, Callback(lambda record, _: True))(experiment)  # stopped after its first round
 
     assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=run))
     assert calls == ["fedavg"]

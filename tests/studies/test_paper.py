@@ -147,7 +147,7 @@ def test_of_the_choices_only_fedadmms_is_ahead_of_its_familys_best_constants():
 
 
 def test_the_studies_and_their_runs_are_known_without_torch():
-    modules = "paper, campaign, cost_estimate, ratios"
+    modules = "paper, campaign, ratios"
     code = (
         f"import sys; from fedadmm.studies import {modules}; "
         "runs = [run for study in paper.PAPER.values() for run in study.runs('small')]; "
