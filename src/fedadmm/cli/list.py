@@ -67,6 +67,9 @@ def _cost(experiments: list[Experiment], num_seeds: int, estimate: CostEstimate)
     hours = "?"
     if all(estimate.is_known(experiment) for experiment in experiments):
         seconds = sum(estimate.seconds_from_start(experiment, rounds=experiment.rounds) for experiment in experiments)
-        number = num_seeds * seconds / 3600
-        hours = "<0.1" if 0 < number < 0.1 else f"{number:.1f}"
+        hours = _hours_text(num_seeds * seconds / 3600)
     return str(num_seeds * len(experiments)), hours
+
+
+def _hours_text(hours: float) -> str:
+    return "<0.1" if 0 < hours < 0.1 else f"{hours:.1f}"

@@ -14,21 +14,10 @@ from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.runs.listeners import TimeBudget
+from fedadmm.studies import ratios
 from fedadmm.studies.campaign import CostEstimate, Job, Places, jobs_of, paper_report, play
 from fedadmm.studies.paper import PAPER, Study
 from fedadmm.studies.paper.study import TUNED_FILE, Tuned, published_values, read_tuned, values_of
-from fedadmm.studies.ratios import (
-    Arrival,
-    arrivals_file,
-    comparisons,
-    judged_means,
-    judged_rows,
-    judgements,
-    keep_ended,
-    overall,
-    ratio_rows,
-    read_arrivals,
-)
 
 
 def reproduce_command(
@@ -110,8 +99,8 @@ def _print_status(by_preset: dict[Study, list[Job]], costs: CostEstimate, *, siz
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
         "timed on this one." + (" Small versions: --size small." if size == "paper" else "")
     )
-    for path in (arrivals_file(preset, results) for preset in by_preset if preset.keeps_arrivals):
-        if count := len(read_arrivals(path)):
+    for path in (ratios.arrivals_file(preset, results) for preset in by_preset if preset.keeps_arrivals):
+        if count := len(ratios.read_arrivals(path)):
             say(f"{path} has the rounds of arrival of {count} runs that are not kept.")
 
 
@@ -156,29 +145,29 @@ def _run_missing(
 
 
 def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
-    kept = keep_ended(preset, paper_report(preset, jobs, results=results), results=results)
+    kept = ratios.keep_ended(preset, paper_report(preset, jobs, results=results), results=results)
     if preset.default is not None:
         _print_judgements(preset, kept)
         return
-    found = comparisons(kept, chosen=preset.chosen)
+    found = ratios.comparisons(kept, chosen=preset.chosen)
     if not found:
         say("No column has a run of every method yet, so nothing is compared.")
         return
     show_rows(
-        ratio_rows(found, aside=preset.aside),
+        ratios.ratio_rows(found, aside=preset.aside),
         title="Rounds to the target, and their ratio to the family's best constants'",
     )
-    for method, mean in overall(found, aside=preset.aside).items():
+    for method, mean in ratios.overall(found, aside=preset.aside).items():
         say(f"{method}: {mean.ratio:.2f} of its family's best constants' rounds, over {mean.num_problems} problems")
 
 
-def _print_judgements(preset: Study, kept: Sequence[Arrival]) -> None:
+def _print_judgements(preset: Study, kept: Sequence[ratios.Arrival]) -> None:
     for at_means, where in ((False, "its own model"), (True, "the running mean")):
-        if not (found := judgements(preset, kept, at_means=at_means)):
+        if not (found := ratios.judgements(preset, kept, at_means=at_means)):
             say("No column has a run of every method at every learning rate yet, so nothing is compared.")
             return
-        show_rows(judged_rows(preset, found), title=f"Rounds to the target, each method at {where}")
-        if means := judged_means(preset, found):
+        show_rows(ratios.judged_rows(preset, found), title=f"Rounds to the target, each method at {where}")
+        if means := ratios.judged_means(preset, found):
             say(f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}")
 
 

@@ -137,11 +137,9 @@ def hold_out(dataset: Dataset, *, fraction: float, seed: int) -> Dataset:
         raise InputError(f"validation={fraction} holds out {size} of {total} examples; use a fraction such as 0.2")
     order = torch.from_numpy(stream(seed, "validation").permutation(total))
     held, kept = order[:size], np.sort(order[size:])
-    return dataset._replace(
-        train=Examples(dataset.train.inputs[kept], dataset.train.targets[kept]),
-        test=Examples(dataset.train.inputs[held], dataset.train.targets[held]),
-        groups=None if dataset.groups is None else dataset.groups[kept],
-    )
+    train, test = (Examples(*(part[rows] for part in dataset.train)) for rows in (kept, held))
+    groups = None if dataset.groups is None else dataset.groups[kept]
+    return dataset._replace(train=train, test=test, groups=groups)
 
 
 def two_classes(data: PartitionedData, *, positive: Sequence[int]) -> PartitionedData:

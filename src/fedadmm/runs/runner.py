@@ -179,9 +179,9 @@ def simulate(
     finally:
         simulation.close()
     if simulation.diverged:
+        last = len(simulation.history)
         warnings.warn(
-            f"diverged in round {len(simulation.history)}: no client's update was finite; lower local.learning_rate",
-            stacklevel=2,
+            f"diverged in round {last}: no client's update was finite; lower local.learning_rate", stacklevel=2
         )
     return Result(simulation, goal)
 

@@ -92,10 +92,8 @@ class _Reader:
             own, _, flags, _, _ = _PAGE.unpack_from(self._content, number * self._size)
             meta = _META.unpack_from(self._content, number * self._size + _PAGE.size)
             size = _TREE.unpack(meta[4])[0]
-            _require(
-                (own, flags, *meta[:2], size) == (number, _METAS, _MAGIC, _VERSION, self._size),
-                f"page {number} is not a meta page",
-            )
+            expected = (number, _METAS, _MAGIC, _VERSION, self._size)
+            _require((own, flags, *meta[:2], size) == expected, f"page {number} is not a meta page")
             metas.append(meta)
         even, odd = (meta[7] for meta in metas)
         # Transactions alternate between the two pages. Another pair would make LMDB go back to an older state.
