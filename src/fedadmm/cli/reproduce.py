@@ -153,10 +153,8 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
     if not found:
         say("No column has a run of every method yet, so nothing is compared.")
         return
-    show_rows(
-        ratios.ratio_rows(found, aside=preset.aside),
-        title="Rounds to the target, and their ratio to the family's best constants'",
-    )
+    title = "Rounds to the target, and their ratio to the family's best constants'"
+    show_rows(ratios.ratio_rows(found, aside=preset.aside), title=title)
     for method, mean in ratios.overall(found, aside=preset.aside).items():
         say(f"{method}: {mean.ratio:.2f} of its family's best constants' rounds, over {mean.num_problems} problems")
 

@@ -107,10 +107,8 @@ def federate(
             raise InputError(f'partition "{partition}" does not settle the number of clients; give num_clients')
         indices = by_name[partition](labels, num_clients=num_clients, generator=generator)
     else:
-        function = _users_own(partition)
-        indices = partitions.checked(
-            function(labels, num_clients, generator), num_examples=len(labels), num_clients=num_clients
-        )
+        dealt = _users_own(partition)(labels, num_clients, generator)
+        indices = partitions.checked(dealt, num_examples=len(labels), num_clients=num_clients)
     order, offsets = torch.from_numpy(np.concatenate(indices)), np.cumsum([0, *map(len, indices)], dtype=np.int64)
     inputs, targets = dataset.train.inputs[order], dataset.train.targets[order]
     return PartitionedData(inputs, targets, offsets, dataset.test, dataset.num_classes)

@@ -70,9 +70,8 @@ def synthetic(*, num_clients: int, seed: int) -> GeneratedData:
 
     As in Li et al., MLSys 2020, section 5.1: feature j has variance j^-1.2, so a few features carry most.
     """
-    test = _labelled(
-        stream(seed, "synthetic test"), weights=_shared_weights(seed), centre=np.zeros(NUM_FEATURES), count=NUM_TEST
-    )
+    generator, centre = stream(seed, "synthetic test"), np.zeros(NUM_FEATURES)
+    test = _labelled(generator, weights=_shared_weights(seed), centre=centre, count=NUM_TEST)
     function = partial(_synthetic_client, seed)
     return GeneratedData(function, num_clients=num_clients, num_classes=NUM_CLASSES, test=test)
 

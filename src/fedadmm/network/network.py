@@ -21,10 +21,10 @@ class Network:
     """A clock and faults that were checked against the rest of an experiment."""
 
     seed: int
-    clock: Clock | None
     faults: Faults | None
-    timing: Timing | None  # where there is a clock
-    schedule: AsyncSchedule | None  # of an asynchronous server
+    clock: Clock | None = None
+    timing: Timing | None = None  # where there is a clock
+    schedule: AsyncSchedule | None = None  # of an asynchronous server
 
     @property
     def needs_each_upload(self) -> bool:
@@ -64,7 +64,7 @@ def timed_network(clock: Clock, faults: Faults | None, timing: Timing, planner: 
         schedule = AsyncSchedule(timing, settings, at_work=at_work, assign=planner.assignment, seed=seed)
     elif clock.deadline is not None:
         _check_deadline(clock, timing, planner)
-    return Network(seed, clock, faults, timing, schedule)
+    return Network(seed, faults, clock, timing, schedule)
 
 
 def _check_deadline(clock: Clock, timing: Timing, planner: Planner) -> None:

@@ -84,7 +84,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     simulated = None if clock is None else simulated_devices(clock, seed=seed, num_clients=data.num_clients)
     speed, local = None if simulated is None else simulated.speed, options.local
     planner = Planner(algorithm, participation=participation, local=local, devices=devices, seed=seed, speed=speed)
-    network = Network(seed, None, options.faults, None, None)
+    network = Network(seed, options.faults)
     if clock is not None and simulated is not None:
         down, up = (num_bytes(form) + num_bytes(begin.buffers) for form in (forms.download, forms.upload))
         timing = Timing(simulated, num_examples=data.num_examples, bytes_down=down, bytes_up=up)

@@ -67,7 +67,9 @@ def batches(examples: Examples) -> list[Examples]:
     return [Examples(inputs, targets) for inputs, targets in parts]
 
 
-def check_model(model: FlatModel, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]) -> None:
+def check_model(
+    model: FlatModel, examples: Examples, *, test: Examples | None, loss: Loss, metrics: Mapping[str, Metric]
+) -> None:
     """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs."""
     inputs, targets = _two_of(examples, device=model.weights.device)
     outputs = _tried(model, inputs, what="inputs")
@@ -85,11 +87,8 @@ def check_model(model: FlatModel, examples: Examples, *, loss: Loss, metrics: Ma
             ) from error
         if number != 1:
             raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
-
-
-def check_test_inputs(model: FlatModel, test: Examples) -> None:
-    """Refuse test examples that the model does not take."""
-    _tried(model, _two_of(test, device=model.weights.device).inputs, what="test inputs")
+    if test is not None:
+        _tried(model, _two_of(test, device=model.weights.device).inputs, what="test inputs")
 
 
 def check_whole_inputs(model: FlatModel, examples: Examples) -> None:

@@ -45,9 +45,7 @@ class LearningTask:
         self.data, self.local, self.seed, self._device = data, local, seed, device
         self.loss, self._metrics, self.l2 = loss, metrics, l2
         self._test = [] if data.test is None else evaluation.batches(self._on_device(data.test))
-        evaluation.check_model(self.model, joined(data, [0])[0], loss=loss, metrics=metrics)
-        if data.test is not None:
-            evaluation.check_test_inputs(self.model, data.test)
+        evaluation.check_model(self.model, joined(data, [0])[0], test=data.test, loss=loss, metrics=metrics)
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
         """Return a client's problem in a round, on a network with these buffers."""

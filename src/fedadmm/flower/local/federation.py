@@ -134,9 +134,8 @@ class LocalFederation:
     def _register(self, number: int) -> None:
         marker = self.folder / "keys" / f"node-{number}.registered"
         if not marker.exists():
-            marker.write_text(
-                self._shell.run("flwr", "supernode", "register", f"keys/node-{number}.pub", LINK, "--format", "json")
-            )
+            key = f"keys/node-{number}.pub"
+            marker.write_text(self._shell.run("flwr", "supernode", "register", key, LINK, "--format", "json"))
 
     def _start_superlink(self, port: int) -> None:
         """Start the SuperLink, and wait until it listens."""
