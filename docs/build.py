@@ -1,4 +1,4 @@
-"""Fill in README.md, REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md from results/, the others by measuring.
+"""Fill in README, REPRODUCTION, FAMILY, AUTO, CLOCK and CONVEX (.md) from results/, the other pages by measuring.
 
 What stands between <!-- reproduce NAME ... --> or <!-- clock --> and <!-- end --> is made again from the published
 records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
@@ -23,7 +23,7 @@ from fedadmm.studies.ratios import ratios_markdown
 MINUTES = ("lemmas", "theorem1")
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
-NAMES = ("REPRODUCTION.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
+NAMES = ("REPRODUCTION.md", "FAMILY.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
 PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
