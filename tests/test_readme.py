@@ -60,6 +60,9 @@ def test_make_demo_prints_a_table_and_draws_its_picture(tmp_path):
     assert (tmp_path / "demo/digits.png").stat().st_size > 20_000
     assert "fedadmm_printed" in (tmp_path / "demo/report.html").read_text()
     assert (tmp_path / "demo/digits.md").read_text().count("fedadmm") == 4
+    rows = [line.split("|")[1] for line in (tmp_path / "demo/digits.md").read_text().splitlines()]
+    shown = (ROOT / "README.md").read_text().partition("the table of `make demo`")[2]
+    assert rows == [line.split("|")[1] for line in shown.splitlines() if line.startswith("|")][: len(rows)]
 
 
 @pytest.mark.parametrize(("target", "extras"), [("demo", ["."]), ("install", [".", '".[dev]"'])])
