@@ -9,6 +9,7 @@ import pytest
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedProx
 from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import load_plan
 from fedadmm.studies.campaign import CostEstimate
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import as_released, published, read_tuned, tuned_experiment, write_tuned
@@ -155,3 +156,14 @@ def test_the_studies_and_their_runs_are_known_without_torch():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.split() == ["True", "False"]
+
+
+def test_the_default_that_is_judged_is_what_runs_by_default():
+    family = PAPER["family"]
+    judged = {
+        run.experiment.algorithm for run in family.runs("paper") if run.experiment.label.startswith("fast_fedadmm-")
+    }
+    assert judged == {Experiment().algorithm} == {load_plan("digits").experiment().algorithm}
+    assert family.default == "fast_fedadmm"
+    assert set(family.aside) < {run.column for run in family.runs("paper")}
+    assert len(family.runs("paper")) == 10 * 17 * 3  # problems, methods, learning rates
