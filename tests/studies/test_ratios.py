@@ -112,3 +112,6 @@ def test_the_default_is_held_against_the_best_rate_of_each_other_method():
         "best other": "new-0.1: 20.0 (0.50)",
     }
     assert "mean_old-0.1: 16.0 (0.62)" in judged_markdown(study, kept)
+    # Where every rate of the default misses, it has lost: its limit must not stand for an arrival.
+    missed = [a._replace(arrived=None) if a.method.startswith("ours") else a for a in kept]
+    assert judgements(study, missed, at_means=False)[0].ratios == (math.inf, math.inf)

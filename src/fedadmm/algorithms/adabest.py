@@ -13,8 +13,9 @@ number of local steps of an epoch, and it also puts mu into the local step and n
 
 from typing import NamedTuple
 
-from fedadmm.algorithms.fedacg import Download, Server
+from fedadmm.algorithms.fedacg import Server
 from fedadmm.algorithms.fedavg import Upload
+from fedadmm.algorithms.feddyn import Download
 from fedadmm.algorithms.server_optimizer import check_decay
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.schedules import check_constant

@@ -58,8 +58,8 @@ class AFedPD(Algorithm[Server, Client, Upload, Download], HasInvariant):
 
     def client_update(self, server: Download, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
         z, rho = server.theta, self.rho
-        w = problem.solve(start=z, dual=rho * client.mu, rho=rho, centre=server.centre).w
-        return Upload(w - z), Client(client.mu + (w - z))
+        step = problem.solve(start=z, dual=rho * client.mu, rho=rho, centre=server.centre).w - z
+        return Upload(step), Client(client.mu + step)
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         z = self.download(server).theta

@@ -96,7 +96,8 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
         w = problem.solve(start=theta, rho=server.rho, centre=centre).w
         is_wanted = self.rho == "auto" and not server.rho  # in the first round
         found = stiffness(problem, theta=theta, w=w, y=zeros_like(theta), rho=0.0) if is_wanted else 0.0
-        return Upload(w - theta, found), Client(client.mu + (w - theta))
+        step = w - theta
+        return Upload(step, found), Client(client.mu + step)
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         bar = server.theta + mean.step

@@ -12,6 +12,7 @@ The defaults are those of the published code, whose proximal term is 0.001 |w - 
 from typing import NamedTuple
 
 from fedadmm.algorithms.fedavg import Upload
+from fedadmm.algorithms.feddyn import Download
 from fedadmm.algorithms.server_optimizer import check_decay
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
 from fedadmm.core.schedules import Rate, at, check_rate
@@ -20,10 +21,6 @@ from fedadmm.core.schedules import Rate, at, check_rate
 class Server(NamedTuple):
     theta: Vector
     previous: Vector  # the theta before: it is kept, not m, so that all that is broadcast follows from published models
-
-
-class Download(NamedTuple):
-    theta: Vector  # z, ahead of the server's theta
 
 
 class FedACG(Algorithm[Server, NoState, Upload, Download]):

@@ -12,6 +12,7 @@ learning rate; the paper does not. After round 1 the code's model is theta, here
 
 from typing import NamedTuple
 
+from fedadmm.algorithms.feddyn import Download
 from fedadmm.algorithms.stiffness import squared
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Scalar, Turnout, Vector
 from fedadmm.core.schedules import Rate, at, check_rate
@@ -20,10 +21,6 @@ from fedadmm.core.schedules import Rate, at, check_rate
 class Server(NamedTuple):
     theta: Vector
     previous: Vector  # the theta before
-
-
-class Download(NamedTuple):
-    theta: Vector
 
 
 class Upload(NamedTuple):

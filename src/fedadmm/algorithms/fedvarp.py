@@ -14,13 +14,10 @@ here the rounds before that count, with the g that are known.
 
 from typing import NamedTuple
 
-from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
+from fedadmm.algorithms.feddyn import Download
+from fedadmm.core.algorithm import Algorithm, LocalProblem, ServerT, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasInvariant, Invariant
 from fedadmm.core.schedules import Rate, at, check_rate
-
-
-class Download(NamedTuple):
-    theta: Vector
 
 
 class Client(NamedTuple):
@@ -32,11 +29,19 @@ class Upload(NamedTuple):
     lr: float
 
 
-def new_gradient(theta: Vector, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-    """Train from theta; this is the client's half of both."""
-    w, lr = problem.solve(start=theta).w, problem.learning_rate
-    g = (theta - w) / lr
-    return Upload(g - client.g, lr), Client(g)
+class KeepsGradient(Algorithm[ServerT, Client, Upload, Download], HasInvariant):
+    """The client's half of both: train from theta, and send by how much g has changed."""
+
+    def init_client(self, theta: Vector) -> Client:
+        return Client(zeros_like(theta))
+
+    def download(self, server: ServerT) -> Download:
+        return Download(server.theta)
+
+    def client_update(self, server: Download, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
+        w, lr = problem.solve(start=server.theta).w, problem.learning_rate
+        g = (server.theta - w) / lr
+        return Upload(g - client.g, lr), Client(g)
 
 
 class VARPServer(NamedTuple):
@@ -44,7 +49,7 @@ class VARPServer(NamedTuple):
     g_mean: Vector  # of all clients
 
 
-class FedVARP(Algorithm[VARPServer, Client, Upload, Download], HasInvariant):
+class FedVARP(KeepsGradient[VARPServer]):
     """The mean step of a round, corrected by what its clients' last steps were against everybody's."""
 
     eta: Rate = 1.0
@@ -54,15 +59,6 @@ class FedVARP(Algorithm[VARPServer, Client, Upload, Download], HasInvariant):
 
     def init_server(self, theta: Vector) -> VARPServer:
         return VARPServer(theta, zeros_like(theta))
-
-    def init_client(self, theta: Vector) -> Client:
-        return Client(zeros_like(theta))
-
-    def download(self, server: VARPServer) -> Download:
-        return Download(server.theta)
-
-    def client_update(self, server: Download, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-        return new_gradient(server.theta, client, problem)
 
     def server_update(self, server: VARPServer, mean: Upload, turnout: Turnout) -> VARPServer:
         v = mean.change + server.g_mean
@@ -78,20 +74,11 @@ class MIFAServer(NamedTuple):
     g_sum: Vector  # of the clients seen
 
 
-class MIFA(Algorithm[MIFAServer, Client, Upload, Download], HasInvariant):
+class MIFA(KeepsGradient[MIFAServer]):
     """Every round takes the mean of the last steps of all clients that were ever there."""
 
     def init_server(self, theta: Vector) -> MIFAServer:
         return MIFAServer(theta, zeros_like(theta))
-
-    def init_client(self, theta: Vector) -> Client:
-        return Client(zeros_like(theta))
-
-    def download(self, server: MIFAServer) -> Download:
-        return Download(server.theta)
-
-    def client_update(self, server: Download, client: Client, problem: LocalProblem) -> tuple[Upload, Client]:
-        return new_gradient(server.theta, client, problem)
 
     def server_update(self, server: MIFAServer, mean: Upload, turnout: Turnout) -> MIFAServer:
         g_sum = server.g_sum + turnout.active * mean.change

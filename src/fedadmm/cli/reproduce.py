@@ -160,13 +160,13 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
 
 
 def _print_judgements(preset: Study, kept: Sequence[ratios.Arrival]) -> None:
-    for at_means, where in ((False, "its own model"), (True, "the running mean")):
-        if not (found := ratios.judgements(preset, kept, at_means=at_means)):
+    for title, rows, means in ratios.judged_tables(preset, kept):
+        if not rows:
             say("No column has a run of every method at every learning rate yet, so nothing is compared.")
             return
-        show_rows(ratios.judged_rows(preset, found), title=f"Rounds to the target, each method at {where}")
-        if means := ratios.judged_means(preset, found):
-            say(f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}")
+        show_rows(rows, title=f"Rounds to the target. {title}")
+        if means:
+            say(means)
 
 
 def _tell_values(jobs: Iterable[Job], found: Tuned, *, preset: str, size: Size, variant: str, out: Path) -> None:

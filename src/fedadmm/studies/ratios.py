@@ -5,7 +5,7 @@ A family is the first word of a method's name: feddyn_auto chooses what feddyn-0
 
 import csv
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,17 +119,12 @@ def comparisons(arrivals: Sequence[Arrival], *, chosen: Sequence[str]) -> list[C
     for method in {arrival.method for arrival in arrivals} - set(chosen):
         families.setdefault(Standing(method, 0, 0).family, set()).add(method)
     found = []
-    for problem in dict.fromkeys(arrival.problem for arrival in arrivals):
-        own = [arrival for arrival in arrivals if arrival.problem == problem]
+    for problem, own in _by_problem(arrivals).items():
         run = {arrival.method for arrival in own}
         whole = {family: methods for family, methods in families.items() if methods <= run}
-        compared = set(chosen).union(*whole.values())
-        by_method = {m: {a.seed: a for a in own if a.method == m} for m in compared}
-        seeds = tuple(sorted(set.intersection(*(set(runs) for runs in by_method.values()))))
+        seeds, standings = _standings(own, set(chosen).union(*whole.values()))
         if not (whole and seeds):
             continue
-        limit = max(arrival.rounds for arrival in own)
-        standings = {m: _standing(m, [runs[s] for s in seeds], limit) for m, runs in by_method.items()}
         best = {
             family: min((standings[method] for method in sorted(whole[family])), key=lambda standing: standing.rounds)
             for family in sorted(whole)
@@ -181,12 +176,33 @@ def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str,
 
     A problem on which no constants arrived counts as their limit, in their favour.
     """
-    logs: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
     for comparison in found:
         for standing in comparison.chosen if comparison.problem not in aside else ():
             if (best := comparison.best.get(standing.family)) is not None:
-                logs.setdefault(standing.method, []).append(math.log(standing.rounds / min(best.rounds, best.limit)))
-    return {method: Overall(math.exp(sum(own) / len(own)), len(own)) for method, own in logs.items()}
+                ratios.setdefault(standing.method, []).append(standing.rounds / min(best.rounds, best.limit))
+    return {method: Overall(_geometric_mean(own), len(own)) for method, own in ratios.items()}
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def _by_problem(arrivals: Iterable[Arrival]) -> dict[str, list[Arrival]]:
+    found: dict[str, list[Arrival]] = {}
+    for arrival in arrivals:
+        found.setdefault(arrival.problem, []).append(arrival)
+    return found
+
+
+def _standings(own: Sequence[Arrival], methods: Iterable[str]) -> tuple[tuple[int, ...], dict[str, Standing]]:
+    """Return the seeds that all of these methods have on a problem, and how each stands over them; none if none."""
+    by_method = {method: {a.seed: a for a in own if a.method == method} for method in methods}
+    seeds = tuple(sorted(set.intersection(*(set(runs) for runs in by_method.values()))))
+    if not seeds:
+        return (), {}
+    limit = max(arrival.rounds for arrival in own)
+    return seeds, {method: _standing(method, [runs[s] for s in seeds], limit) for method, runs in by_method.items()}
 
 
 def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
@@ -205,9 +221,9 @@ class Judgement(NamedTuple):
 
     @property
     def ratios(self) -> tuple[float, float]:
-        """The default's rounds against the best classic's and the best other's; a miss counts as its limit."""
-        rounds = min(self.default.rounds, self.default.limit)
-        return rounds / min(self.classic.rounds, self.classic.limit), rounds / min(self.other.rounds, self.other.limit)
+        """The default's rounds against the best classic's and the best other's; their miss counts as their limit."""
+        classic, other = (self.default.rounds / min(s.rounds, s.limit) for s in (self.classic, self.other))
+        return classic, other
 
 
 def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> list[Judgement]:
@@ -218,16 +234,13 @@ def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> 
     assert study.default is not None
     found = []
     rows = {run.experiment.label or "" for run in study.runs("paper")}
-    for problem in dict.fromkeys(arrival.problem for arrival in arrivals):
-        own = [arrival for arrival in arrivals if arrival.problem == problem]
-        by_row = {row: {a.seed: a for a in own if a.method == row} for row in rows}
-        seeds = sorted(set.intersection(*(set(runs) for runs in by_row.values())))
+    for problem, own in _by_problem(arrivals).items():
+        seeds, standings = _standings(own, rows)
         if not seeds:
             continue
-        limit = max(arrival.rounds for arrival in own)
         best: dict[str, Standing] = {}
-        for row, runs in sorted(by_row.items()):
-            standing, method = _standing(row, [runs[s] for s in seeds], limit), row.partition("-")[0]
+        for row, standing in sorted(standings.items()):
+            method = row.partition("-")[0]
             best[method] = min(best.get(method, standing), standing, key=lambda s: s.rounds)
         default = best.pop(study.default)
         others = {method: s for method, s in best.items() if method.startswith("mean_") == at_means}
@@ -256,17 +269,24 @@ def judged_means(study: Study, found: Sequence[Judgement]) -> tuple[float, float
     ratios = [j.ratios for j in found if j.problem not in study.aside]
     if not ratios:
         return None
-    classic, other = (math.exp(sum(map(math.log, own)) / len(own)) for own in zip(*ratios, strict=True))
+    classic, other = map(_geometric_mean, zip(*ratios, strict=True))
     return classic, other
+
+
+def judged_tables(study: Study, arrivals: Sequence[Arrival]) -> Iterator[tuple[str, list[dict[str, str]], str]]:
+    """Yield the title, the rows and the means of both tables of a study of the default."""
+    for at_means, title in ((False, "Each method at its own model"), (True, "All at the same running mean")):
+        found = judgements(study, arrivals, at_means=at_means)
+        means = judged_means(study, found)
+        told = f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}." if means else ""
+        yield title, judged_rows(study, found), told
 
 
 def judged_markdown(study: Study, arrivals: Sequence[Arrival]) -> str:
     """Return both tables of a study of the default, and their means."""
     parts = []
-    for at_means, title in ((False, "Each method at its own model"), (True, "All at the same running mean")):
-        found = judgements(study, arrivals, at_means=at_means)
-        means = judged_means(study, found)
-        parts.append(f"{title}:\n\n" + (markdown(judged_rows(study, found)) if found else "No run yet.\n"))
-        if means is not None:
-            parts.append(f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}.\n")
+    for title, rows, means in judged_tables(study, arrivals):
+        parts.append(f"{title}:\n\n" + (markdown(rows) if rows else "No run yet.\n"))
+        if means:
+            parts.append(f"{means}\n")
     return "\n".join(parts)
