@@ -12,9 +12,10 @@ from torch import nn
 from fedadmm.algorithms import FedADMM, FedAvg, Scaffold
 from fedadmm.core.algorithm import Turnout
 from fedadmm.core.errors import InputError
+from fedadmm.runs.client_scores import ClientScores
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import Result, simulate
-from fedadmm.runs.simulation import ClientScores, Simulation
+from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.training.local import LocalTraining
 from play import Watched

@@ -103,6 +103,9 @@ class DataSettings(Settings):
     alpha: float = 0.5  # for dirichlet
     normalisation: str | None = None
     validation: float | None = None  # share of the training examples that takes the place of the test examples
+    # Share of each client's examples that it is scored on, and does not train on, such as 0.2. Records then have mean,
+    # spread and worst decile over clients of loss and metrics. A client with one example trains on it.
+    client_test: float | None = None
 
     positive: tuple[int, ...] | None = None  # classes that become class 1, all others class 0
     float_type: Literal["float32", "float64"] | None = None  # of inputs and model; None: the data's own

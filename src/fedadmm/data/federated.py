@@ -47,6 +47,7 @@ class PartitionedData:
     offsets: np.ndarray  # [client + 1]: client i holds offsets[i] to offsets[i + 1]
     test: Examples | None
     num_classes: int
+    held_out: "PartitionedData | None" = None  # examples of each client that it is scored on, and does not train on
 
     @property
     def num_clients(self) -> int:
@@ -82,11 +83,13 @@ def federate(
     seed: int,
     shards_per_client: int = 2,
     alpha: float = 0.5,
+    client_test: float | None = None,
 ) -> PartitionedData:
     """Deal a dataset to clients.
 
     `partition` is one of PARTITIONS, or a user's function of (labels, num_clients, generator), itself or as
     "package.module:function". Where it settles the number of clients, as "natural" does, num_clients may be None.
+    `client_test` is the share of each client's examples that it is scored on, and does not train on.
     """
     if not isinstance(dataset, Dataset):
         raise InputError(
@@ -109,9 +112,29 @@ def federate(
     else:
         dealt = _users_own(partition)(labels, num_clients, generator)
         indices = partitions.checked(dealt, num_examples=len(labels), num_clients=num_clients)
+    if client_test is None:
+        return _dealt(dataset, indices)
+    kept, held = _split_each(indices, fraction=client_test, seed=seed)
+    return replace(_dealt(dataset, kept), held_out=replace(_dealt(dataset, held), test=None))
+
+
+def _dealt(dataset: Dataset, indices: Indices) -> PartitionedData:
     order, offsets = torch.from_numpy(np.concatenate(indices)), np.cumsum([0, *map(len, indices)], dtype=np.int64)
     inputs, targets = dataset.train.inputs[order], dataset.train.targets[order]
     return PartitionedData(inputs, targets, offsets, dataset.test, dataset.num_classes)
+
+
+def _split_each(indices: Indices, *, fraction: float, seed: int) -> tuple[Indices, Indices]:
+    """Return what each client trains on, and what it is scored on: at least one, unless it has a single example."""
+    if not 0 < fraction < 1:
+        raise InputError(f"client_test={fraction} is out of range; use a number above 0 and below 1, such as 0.2")
+    kept, held = [], []
+    for client, own in enumerate(indices):
+        size = min(max(1, round(fraction * len(own))), len(own) - 1)
+        chosen = stream(seed, "client_test", client).permutation(len(own)) < size
+        kept.append(own[~chosen])
+        held.append(own[chosen])
+    return kept, held
 
 
 def _users_own(partition: str | Partitioner) -> Partitioner:
@@ -164,4 +187,6 @@ def in_float_type(data: PartitionedData, float_type: torch.dtype) -> Partitioned
 
 def _mapped(data: PartitionedData, function: Callable[[Examples], Examples]) -> PartitionedData:
     inputs, targets = function(Examples(data.inputs, data.targets))
-    return replace(data, inputs=inputs, targets=targets, test=None if data.test is None else function(data.test))
+    test = None if data.test is None else function(data.test)
+    held_out = None if data.held_out is None else _mapped(data.held_out, function)
+    return replace(data, inputs=inputs, targets=targets, test=test, held_out=held_out)

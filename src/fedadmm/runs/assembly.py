@@ -142,7 +142,7 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
     dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
     if settings.validation is not None:
         dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
-    dealing = settings.model_dump(include={"num_clients", "partition", "shards_per_client", "alpha"})
+    dealing = settings.model_dump(include={"num_clients", "partition", "shards_per_client", "alpha", "client_test"})
     data = federate(dataset, seed=experiment.seed, **dealing)
     if settings.positive is not None:
         data = two_classes(data, positive=settings.positive)
@@ -155,7 +155,7 @@ def _made(settings: DataSettings, *, seed: int) -> PartitionedData | GeneratedDa
             f'data "{settings.name}" with num_clients={settings.num_clients} and partition {settings.partition!r}: '
             'it is made client by client; give num_clients, and partition = "natural"'
         )
-    for key in ("normalisation", "validation", "positive", "float_type"):
+    for key in ("normalisation", "validation", "positive", "float_type", "client_test"):
         if getattr(settings, key) is not None:
             raise InputError(f'data "{settings.name}" is taken as it is; leave out {key}')
     return MADE[settings.name](num_clients=settings.num_clients, seed=seed, **settings.options)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
 CLOCK_KEYS = ("simulated_seconds", "mean_staleness", "max_staleness")
-NOTHING: dict[str, Any] = {"lost": (), "silent": (), "oversized": (), **dict.fromkeys(CLOCK_KEYS)}
+NOTHING: dict[str, Any] = {"lost": (), "silent": (), "oversized": (), "client_quantiles": {}}
+NOTHING |= dict.fromkeys(CLOCK_KEYS)
 CLIENT_KEYS = ("clients", "refused", "lost", "silent", "oversized")  # that list clients
 
 
@@ -54,6 +55,9 @@ class Record:
     simulated_seconds: float | None = None  # that the round lasted, where there is a [clock]
     mean_staleness: float | None = None  # updates that its uploads missed, where the server is asynchronous
     max_staleness: int | None = None
+    # Of loss and each metric: the least value of a client, the nine deciles and the largest, on examples held out
+    # (data.client_test). In `metrics`: accuracy_client_mean, accuracy_client_std, accuracy_client_worst_decile, ...
+    client_quantiles: dict[str, list[float | None]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain table; the user's metrics stand beside ours, and some keys only where they say something."""
@@ -92,6 +96,7 @@ class Record:
         seconds: float,
         lost: tuple[int, ...] = (),
         took: RoundTime | None = None,
+        client_quantiles: Mapping[str, Sequence[float]] | None = None,
     ) -> Record:
         """Return the record of a round from what happened and what the evaluation gave."""
         happened = summary._asdict()
@@ -99,14 +104,20 @@ class Record:
         happened |= _finite({"client_loss": summary.client_loss})
         accuracy, loss = numbers.pop("accuracy", None), numbers.pop("loss", None)
         times = {} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}
-        return cls(round, accuracy, loss, seconds=seconds, lost=lost, metrics=numbers, **happened, **times)
+        quantiles = {name: [_or_none(value) for value in values] for name, values in (client_quantiles or {}).items()}
+        own: dict[str, Any] = {"lost": lost, "metrics": numbers, "client_quantiles": quantiles}
+        return cls(round, accuracy, loss, seconds=seconds, **own, **happened, **times)
 
 
 def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {key: None if value is None or not math.isfinite(value) else value for key, value in numbers.items()}
+    return {key: _or_none(value) for key, value in numbers.items()}
 
 
-NUMBER_KEYS = {key for key in Record.__dataclass_fields__ if key not in (*CLIENT_KEYS, "metrics")}
+def _or_none(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+NUMBER_KEYS = {key for key in Record.__dataclass_fields__ if key not in (*CLIENT_KEYS, "metrics", "client_quantiles")}
 
 # stopped: rounds are left. collapsed: all rounds were played, and the last is worse than the first.
 Status = Literal["finished", "stopped", "diverged", "collapsed"]

@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
-import numpy.typing as npt
 from torch import nn
 
 from fedadmm.config.compatibility import options_from
@@ -21,29 +19,13 @@ from fedadmm.engine.choice import make_engine
 from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of
 from fedadmm.runs.certificate import Certifier
+from fedadmm.runs.client_scores import ClientScores, in_numbers
 from fedadmm.runs.records import Record, has_diverged
 from fedadmm.state.memory import MemoryStore
 from fedadmm.training.flat import independent_copy
 from fedadmm.training.task import LearningTask
 
 OpenStore = Callable[[StateTypes, Vector], Store]  # given theta^0
-
-
-@dataclass(frozen=True)
-class ClientScores:
-    """A metric on every client's own examples."""
-
-    values: npt.NDArray[np.float64]  # [client]
-
-    @property
-    def mean(self) -> float:
-        """The mean over clients, each counting the same."""
-        return float(self.values.mean())
-
-    @property
-    def worst_decile(self) -> float:
-        """The mean over the tenth of the clients that fare worst."""
-        return float(np.sort(self.values)[: max(1, len(self.values) // 10)].mean())
 
 
 class Simulation:
@@ -117,13 +99,16 @@ class Simulation:
                 self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
             )
         scores = self._scores(checkpoint)
+        of_clients = self._client_scores(checkpoint) if self.task.held_out is not None else {}
+        scores |= in_numbers(of_clients)
         if self._certifier is not None:
             with one_thread():
                 scores |= self._certifier.numbers(before=self.checkpoint, after=checkpoint, history=self.history)
         heard = {*summary.clients, *summary.refused}
         lost = tuple(asked.client for asked in assignments if asked.sends and asked.client not in heard)
         took = self._engine.took
-        record = Record.of(number, summary, scores, seconds=time.perf_counter() - began, lost=lost, took=took)
+        seconds, quantiles = time.perf_counter() - began, {name: own.quantiles for name, own in of_clients.items()}
+        record = Record.of(number, summary, scores, seconds=seconds, lost=lost, took=took, client_quantiles=quantiles)
         counted = sorted(summary.clients + summary.silent)
         self._store.commit(checkpoint, clients=counted, record=record.to_json(), keep=took.in_use)
         self._store.drop(number, [client for client in lost if client not in summary.silent])
@@ -157,16 +142,29 @@ class Simulation:
     def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
         """Return a metric on every client's own examples: of the server's model, or of each client's own.
 
+        The examples are those held out where there are such (data.client_test), else those that it trains on.
         Who has no model of its own, as it never took part or as the method keeps none, uses the server's.
         """
         if model not in ("theta", "own"):
             raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
-        scores, buffers = [], self.checkpoint.buffers
+        scores = self._client_scores(self.checkpoint, weights_of=None if model == "theta" else self.personal_model)
+        if metric not in scores:
+            raise InputError(f"metric={metric!r} is unknown; use one of {', '.join(scores)}")
+        return scores[metric]
+
+    def _client_scores(
+        self, checkpoint: ServerCheckpoint, *, weights_of: Callable[[int], Vector] | None = None
+    ) -> dict[str, ClientScores]:
+        """Return loss and metrics on every client's own examples: of the server's model, or of these weights."""
+        theta, buffers = self.algorithm.model(checkpoint.server), checkpoint.buffers
         with one_thread():
-            for client in range(self.task.data.num_clients):
-                weights = self.theta if model == "theta" else self.personal_model(client)
-                scores.append(self.task.evaluate_client(client, weights, buffers=buffers)[metric])
-        return ClientScores(np.array(scores))
+            found = [
+                self.task.evaluate_client(client, weights_of(client) if weights_of else theta, buffers=buffers)
+                for client in range(self.task.data.num_clients)
+            ]
+        names = next((own for own in found if own), {})
+        columns = {name: np.array([own.get(name, np.nan) for own in found]) for name in names}
+        return {name: ClientScores(values, lower_is_better=name == "loss") for name, values in columns.items()}
 
     def personal_model(self, client: int) -> Vector:
         """Return a client's own model as a flat vector; the server's if it has none."""

@@ -44,6 +44,7 @@ class LearningTask:
         self.model = FlatModel(module, device=device)
         self.data, self.local, self.seed, self._device = data, local, seed, device
         self.loss, self._metrics, self.l2 = loss, metrics, l2
+        self.held_out: FederatedData | None = getattr(data, "held_out", None)
         self._test = [] if data.test is None else evaluation.batches(self._on_device(data.test))
         evaluation.check_model(self.model, joined(data, [0])[0], test=data.test, loss=loss, metrics=metrics)
 
@@ -129,8 +130,9 @@ class LearningTask:
         return self._score(theta, buffers, self._test[part])
 
     def evaluate_client(self, client: int, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
-        """Return loss and metrics on one client's own examples."""
-        parts = evaluation.batches(self._on_device(self.data.client(client)))
+        """Return loss and metrics on one client's own examples: those held out, if any are; {} where it has none."""
+        examples = self._on_device((self.held_out or self.data).client(client))
+        parts = evaluation.batches(examples) if len(examples.targets) else []
         return combined(self._score(theta, buffers, part) for part in parts)
 
     def _score(self, theta: Vector, buffers: Buffers, examples: Examples) -> Scores:
