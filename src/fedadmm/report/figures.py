@@ -1,7 +1,9 @@
 """Figures: the curves of a section against rounds and what they cost, and who holds which classes."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,10 @@ def accuracy_figure(
     with _text_for(width):
         panel_height = max(1.9, 0.75 * width / len(axes))
         figure, drawn = _panels(1, len(axes), width, panel_height, legend=methods)
+        figure.suptitle(_plain(title))
         for panel, axis in zip(drawn, axes, strict=True):
             _draw(panel, methods, axis)
         _label_scores(drawn[0], methods)
-        figure.suptitle(_plain(title))
         return figure
 
 
@@ -71,17 +73,28 @@ def draw_label_counts(counts: np.ndarray, *, title: str) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, *paths: Path) -> None:
-    """Write a figure, in the format of each path's ending."""
-    dpi = 200 if figure.get_figwidth() < 10 else 130
-    # Laid out once: savefig would do it for each format, and draw all of it another time for that.
-    if (layout := figure.get_layout_engine()) is not None:
-        figure.set_dpi(dpi)
-        layout.execute(figure)
-        figure.set_layout_engine(None)
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=dpi)
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure, in the format of the path's ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=200 if figure.get_figwidth() < 10 else 130)
+
+
+@contextmanager
+def saved_beside(figure: Figure, path: Path) -> Iterator[None]:
+    """Write a figure in a process of its own, beside the block; after it, and here, where that cannot be done."""
+    child = os.fork() if hasattr(os, "fork") and threading.active_count() == 1 else None
+    if child == 0:
+        try:
+            save_figure(figure, path)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    try:
+        yield
+    finally:
+        failed = child is None or os.waitpid(child, 0)[1] != 0
+    if failed:
+        save_figure(figure, path)  # an error is raised here
 
 
 def _text_for(width: float) -> AbstractContextManager[None]:
@@ -98,15 +111,27 @@ def _panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with empty panels, row by row, and the legend below them."""
     size = _points(width)
+    line = size / 72  # in inches, as all below
     longest = max(len(method.name) for method in legend)
-    columns = max(1, int(72 * width / (0.62 * size * longest + 5 * size)))
-    rows_of_legend = -(-len(legend) // columns)
-    height = rows * panel_height + 0.021 * size * rows_of_legend + 0.3
-    figure = Figure(figsize=(width, height), layout="constrained")
+    columns = max(1, int(width / (0.62 * line * longest + 5 * line)))
+    below = 1.5 * line * -(-len(legend) // columns)
+    height = rows * panel_height + below + 0.4
+    figure = Figure(figsize=(width, height))
     drawn = figure.subplots(rows, across, sharey=True, squeeze=False)
+    # Margins from the size of the text: to measure it would take as long as to draw all of it.
+    left, right, top, bottom = 5.5 * line, 1.5 * line, 3.5 * line, 5 * line + below
+    aside, between = 2 * line, 6.5 * line  # the gaps between the panels of a row, and between rows
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=aside / ((width - left - right - aside * (across - 1)) / across),
+        hspace=between / ((height - top - bottom - between * (rows - 1)) / rows),
+    )
     handles = [Line2D([], [], **_line(method)) for method in legend]
     names = [_plain(method.name) for method in legend]
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
+    figure.legend(handles, names, loc="lower center", ncols=columns, frameon=False)
     return figure, list(drawn.flat)
 
 
@@ -133,7 +158,7 @@ def _draw(panel: Axes, methods: Sequence[MethodRuns], axis: Axis) -> None:
             panel.set(xlim=(0, 1.05 * end), xlabel=_plain(f"{axis.title} ({longest.name} goes on)"))
     if axis is not ROUNDS:
         panel.xaxis.set_major_formatter(EngFormatter(axis.unit, sep="" if not axis.unit else " "))
-        panel.locator_params(axis="x", nbins=4)
+        panel.locator_params(axis="x", nbins=3)
     panel.grid(alpha=0.3)
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from html import escape
 from importlib import resources
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import Metric
-from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure
+from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure, saved_beside
 from fedadmm.report.methods import ROUNDS, Array, MethodRuns, axes_of, methods_in, much_longer
 from fedadmm.report.runs import Section
 from fedadmm.report.styles import Style
@@ -205,7 +206,12 @@ def write_report(sections: Sequence[Section], out: Path, *, title: str) -> Path:
 
 
 def _write(sections: Sequence[Section], out: Path, *, title: str) -> Path:
-    page = write_page(sections, out / "report.html", title=title)
+    with ExitStack() as beside:
+        _write_for_print(sections, out, title=title, beside=beside)
+        return write_page(sections, out / "report.html", title=title)
+
+
+def _write_for_print(sections: Sequence[Section], out: Path, *, title: str, beside: ExitStack) -> None:
     words, tex = [f"# {title}\n"], []
     columns: dict[str, list[MethodRuns]] = {}
     by_section = methods_in([section.runs for section in sections])
@@ -218,17 +224,17 @@ def _write(sections: Sequence[Section], out: Path, *, title: str) -> Path:
             words.append(f"\n{sentence}\n")
         tex.append(f"% {' '.join(section.title.split())}\n{latex(rows)}")
         stem = f"{number:02d}-{_slug(section.title)}"
-        _save(accuracy_figure(methods, title=section.title), out, stem)
+        _save(accuracy_figure(methods, title=section.title), out / "figures" / stem, beside)
         columns[section.title] = methods
     if len(columns) > 1 and len({methods[0].metric for methods in columns.values()}) == 1:
-        _save(columns_figure(columns), out, "all")
+        _save(columns_figure(columns), out / "figures" / "all", beside)
     (out / "tables.md").write_text("".join(words), encoding="utf-8")
     (out / "tables.tex").write_text("\n".join(tex), encoding="utf-8")
-    return page
 
 
-def _save(figure: Figure, out: Path, stem: str) -> None:
-    save_figure(figure, out / "figures" / f"{stem}.pdf", out / "figures" / f"{stem}.png")
+def _save(figure: Figure, stem: Path, beside: ExitStack) -> None:
+    beside.enter_context(saved_beside(figure, stem.with_suffix(".pdf")))
+    save_figure(figure, stem.with_suffix(".png"))
 
 
 def _slug(title: str) -> str:
