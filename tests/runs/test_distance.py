@@ -93,7 +93,7 @@ def test_regressions_on_a_dataset_have_a_distance(tmp_path, model):
         ({"data.positive": [1]}, 'data "quadratic" is taken as it is; leave out positive'),
         ({"data.partition": "iid"}, 'give num_clients, and partition = "natural"'),
         ({"data": DIGITS | {"options": {"a": 1}}}, 'data "digits" takes no options'),
-        ({"metric": "loss"}, "metric='loss' does not fit"),
+        ({"metric": "loss"}, 'metric="loss" needs test examples'),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, changes, sentence):

@@ -63,7 +63,7 @@ def test_a_run_that_diverges_comes_last_and_ends_nothing():
     experiment = Experiment(algorithm=FedAvg(), target=0.9)
     trials = search(experiment, grid(experiment), rounds=10, seeds=[0, 1], run=Runs(accuracy))
     assert [trial.values["learning_rate"] for trial in trials[:2]] == [0.1, 0.01]
-    assert [trial.accuracy for trial in trials[2:]] == [0.0, 0.0]
+    assert [trial.score for trial in trials[2:]] == [0.0, 0.0]
 
 
 def test_every_method_gets_the_same_rounds_and_fedprox_searches_rho_too():

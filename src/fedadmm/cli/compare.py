@@ -12,7 +12,6 @@ from fedadmm.cli.options import Algorithms, Changes, DataDir, LogTo, Out, PlanAr
 from fedadmm.cli.progress import Session, how_it_ended
 from fedadmm.cli.show import show_comparison
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.metrics import metric_named
 from fedadmm.report.runs import RunData, read_run
 from fedadmm.runs.records import EXIT_CODES
 from fedadmm.runs.sinks import sinks_from
@@ -57,7 +56,7 @@ def _show_comparison(first: Experiment, runs: Sequence[RunData], *, remark: str,
     heading = f"{first.data.name}, {first.data.partition}, {first.rounds} rounds"
     title = heading
     if first.target is not None:
-        title += f"; rounds and upload to reach {metric_named(first.metric).name} {first.target:g}"
+        title += f"; rounds and upload to reach {runs[0].metric.name} {first.target:g}"
     show_comparison(runs, title=title)
     if remark:
         console.print(remark, highlight=False)

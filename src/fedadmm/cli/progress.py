@@ -14,10 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from fedadmm.cli.console import err
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.metrics import metric_named
 from fedadmm.report.table import format_seconds
 from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import Goal, Record
 
 if TYPE_CHECKING:
     from fedadmm.runs.runner import Run
@@ -68,7 +67,7 @@ class Bar(Listener):
             TimeRemainingColumn(),
         )
         self._rounds, self._tell_refused = experiment.rounds, tell_refused
-        self._metric = metric_named(experiment.metric)
+        self._goal = Goal.of(experiment)
         self._target = "" if experiment.target is None else f" of {experiment.target:g}"
         self._label = experiment.label or experiment.algorithm_name
         self._progress = Progress(*columns, console=err)
@@ -78,12 +77,12 @@ class Bar(Listener):
         """Show the bar; only now, because a mistake in the set-up needs no bar."""
         self._progress.start()
         self._progress.update(self._task, completed=min(len(history), self._rounds))
+        self._show_score(history)
 
     def after_round(self, record: Record, simulation: Simulation) -> None:
         """Move the bar, and name the clients whose updates were refused or oversized."""
-        score = self._metric.of(record)
-        text = "" if score is None else f"{self._metric.named_text(score)}{self._target}"
-        self._progress.update(self._task, completed=record.round, score=text)
+        self._progress.update(self._task, completed=record.round)
+        self._show_score([record])
         for client in record.refused if self._tell_refused else ():
             self._progress.console.print(
                 f"[yellow]{self._label}: round {record.round} refused client {client}: its update is not finite"
@@ -93,6 +92,12 @@ class Bar(Listener):
                 f"[yellow]{self._label}: round {record.round} applied an update of client {client} that is over a "
                 "million times as long as the model; lower local.learning_rate, or set local.clip"
             )
+
+    def _show_score(self, records: Sequence[Record]) -> None:
+        """Show the last score of some rounds; the one before stays where none of them was evaluated."""
+        metric = self._goal.judge(records)
+        if scores := metric.scores(records):
+            self._progress.update(self._task, score=f"{metric.named_text(scores[-1])}{self._target}")
 
     def ended(self) -> None:
         """Leave the bar as it is."""
@@ -117,7 +122,7 @@ def _log_shown() -> Iterator[None]:
 def how_it_ended(ended: Run) -> str:
     """Return how a run ended, what it reached and where it is."""
     experiment, done, folder = ended.experiment, len(ended.history), ended.folder.path
-    metric = metric_named(experiment.metric)
+    metric = Goal.of(experiment).judge(ended.history)
     best = metric.best(metric.scores(ended.history))
     reached = "" if best is None else f", best {metric.named_text(best)}"
     times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]

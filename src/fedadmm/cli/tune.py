@@ -76,11 +76,12 @@ def tune_command(
 
 
 def _show(trials: Sequence[Trial], *, title: str) -> None:
-    columns = ["values", "rounds trained", "to target", "accuracy"]
+    metric = trials[0].metric
+    columns = ["values", "rounds trained", "to target", metric.name]
     if any(trial.refused for trial in trials):
         columns.append("refused updates")
     winner, *others = [_row(trial)[: len(columns)] for trial in trials]
-    order = "Sorted by rounds trained, then by rounds to target, then by accuracy."
+    order = f"Sorted by rounds trained, then by rounds to target, then by the {metric.name}."
     rows = [[f"[bold]{text}" for text in winner], *others]
     show_table(title, columns, rows, right=columns[1:], whole=columns, caption=order)
 
@@ -99,7 +100,8 @@ def _of_paper(
 
 def _row(trial: Trial) -> tuple[str, ...]:
     arrival = "-" if math.isinf(trial.arrival) else f"{trial.arrival:.1f}"
-    return _values_text(trial.values), str(trial.rounds), arrival, f"{trial.accuracy:.3f}", str(trial.refused)
+    score = "-" if math.isinf(trial.score) else trial.metric.text(trial.score)
+    return _values_text(trial.values), str(trial.rounds), arrival, score, str(trial.refused)
 
 
 def _values_in(experiment: Experiment) -> Values:

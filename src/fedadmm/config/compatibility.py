@@ -12,7 +12,8 @@ from fedadmm.config.experiment import CertificateSettings, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
 from fedadmm.core.errors import InputError
-from fedadmm.core.metrics import MetricName
+from fedadmm.core.metrics import CLIENT_LOSS, Direction, check_goal, metric_named, of_clients
+from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.optional import GradientsOnly, NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
 from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Uniform
 from fedadmm.data.federated import FederatedData
@@ -36,7 +37,9 @@ class Options:
     loss: Loss = functional.cross_entropy
     l2: float = 0.0
     metrics: Mapping[str, Metric] | None = None  # beside the accuracy, which there is where targets are classes
-    metric: MetricName = "accuracy"
+    metric: str | None = None  # what a run is judged by: see `Experiment`, for these three keys
+    direction: Direction | None = None
+    evaluate_every: int | None = None
     devices: Mapping[str, Sequence[float]] | None = None  # facts about the clients
     device: str | torch.device = "cpu"
     engine: EngineName = "workers"
@@ -59,6 +62,11 @@ def options_from(values: Mapping[str, Any]) -> Options:
 
 def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Participation, devices: Devices) -> None:
     """Refuse rules that do not fit the clients, the method or the engine."""
+    client_test = getattr(options.data, "held_out", None) is not None
+    check_goal(options.metric, options.direction, None, own=options.metrics or (), client_test=client_test)
+    every = options.evaluate_every
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise InputError(f"evaluate_every={every!r} is out of range; use a whole number from 1 on")
     clock, faults = options.clock, options.faults
     participation.check(devices.num_clients)
     check_everyone(algorithm, participation)
@@ -96,6 +104,20 @@ def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> Non
             f"{type(algorithm).__name__} needs every client in every round, and participation is {min(found):g}; "
             "use participation = 1.0"
         )
+
+
+def judge_of(options: Options, task: LearningTask) -> Judge | None:
+    """Return the metric that was asked for, None if none was; refuse one that no round of this task would have."""
+    if options.metric is None:
+        return None
+    judge = metric_named(options.metric, options.direction)
+    if judge.needs_optimum or judge is CLIENT_LOSS:
+        return judge
+    if not task.num_parts:
+        raise InputError(f'metric="{judge.name}" needs test examples, and the data has none; use "client_loss"')
+    if judge.name not in (*task.scored, *of_clients(task.scored)):
+        raise InputError(f'metric="{judge.name}" needs targets that are classes; use one of {", ".join(task.scored)}')
+    return judge
 
 
 def check_model(algorithm: AnyAlgorithm, task: LearningTask) -> None:

@@ -4,22 +4,27 @@ import hashlib
 import json
 import tomllib
 from dataclasses import fields, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
 from fedadmm.algorithms import ALGORITHMS, FastFedADMM
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
-from fedadmm.core.metrics import MetricName, metric_named
+from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.schedules import rate_from, to_plain
 from fedadmm.core.settings import Count, NonNegative, Settings, count_or
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 
 Weighting = Literal["equal", "examples"]
+# What does not change round t.
+UNHASHED = (
+    "name", "label", "rounds", "target", "direction", "stop_at_target", "evaluate_every", "engine", "workers",
+    "certificate",
+)  # fmt: skip
 
 
 def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
@@ -138,9 +143,13 @@ class Experiment(Settings):
     label: str | None = None  # what a comparison calls it; the algorithm's name if None
     seed: int = 0
     rounds: Count = 60
-    metric: MetricName | None = None  # what a run is judged by: test accuracy, or "distance" to a convex optimum
+    # What a run is judged by: "accuracy", "loss", "client_loss", "distance" to a convex optimum, or a name in
+    # [model.metrics]. None: the test accuracy, or the loss where targets are no classes.
+    metric: str | None = None
+    direction: Direction | None = None  # what is better in a metric of the user's, if its name does not say it
     target: float | None = None  # value of the metric at which a run has arrived
     stop_at_target: bool = False
+    evaluate_every: Count | None = None  # 10: rounds 10, 20 and so on, and the last; None: every round
     participation: float | tuple[float, ...] | str = 0.1
     weighting: Weighting = "equal"
     devices: str | None = None  # "package.module:function" that returns facts, one value a client
@@ -156,16 +165,11 @@ class Experiment(Settings):
     certificate: CertificateSettings | None = None  # V^t and the Lagrangian in the record of a round
     clock: Clock | None = None  # how long things take, if that is simulated
 
-    @field_validator("target")
-    @classmethod
-    def _check_target(cls, value: float | None, info: Any) -> float | None:
-        if value is not None and not 0 < value <= 1:
-            metric = metric_named(info.data.get("metric"))
-            raise InputError(
-                f"target={value} is out of range for the {metric.name}; use a number above 0 and up to 1, such as "
-                f"{metric.example}"
-            )
-        return value
+    @model_validator(mode="after")
+    def _check_goal(self) -> Self:
+        client_test = self.data.client_test is not None
+        check_goal(self.metric, self.direction, self.target, own=self.model.metrics, client_test=client_test)
+        return self
 
     @field_validator("name", "label")
     @classmethod
@@ -196,8 +200,11 @@ class Experiment(Settings):
         """Ten hex digits over what determines round t: not how long, how far, or under which name."""
         table = self.to_table()
         table["algorithm"] = _hashed_table(algorithm_to_table(with_seed(self.algorithm, self.seed)))
-        for key in ("name", "label", "rounds", "target", "stop_at_target", "engine", "workers", "certificate"):
+        for key in UNHASHED:
             del table[key]
+        # A metric changes no round, but for the distance, whose optimum is found first; "accuracy" has always counted.
+        if self.metric not in ("accuracy", "distance"):
+            del table["metric"]
         table["local"] = {OLD_WORDS["local"].get(key, key): value for key, value in table["local"].items()}
         table["state"] = {"float_type": self.state.float_type}
         for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):

@@ -43,7 +43,7 @@ class Curve(NamedTuple):
         """Return the mean less and plus its spread, as far as scores go; None for a single seed."""
         if self.spread is None:
             return None
-        return np.maximum(self.mean - self.spread, 0), np.minimum(self.mean + self.spread, metric.highest)
+        return np.maximum(self.mean - self.spread, metric.lowest), np.minimum(self.mean + self.spread, metric.highest)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class MethodRuns:
         scores = _stack([run.scores for run in self.runs], length)
         for row, run in zip(scores, self.runs, strict=True):
             if run.status == "diverged":
-                row[len(run.rounds) :] = run.scores[-1]
+                row[len(run.rounds) :] = run.known_scores[-1] if run.known_scores else np.nan
         seeds = np.sum(~np.isnan(scores), axis=0)
         kept = np.flatnonzero(seeds)
         scores, seeds = scores[:, kept], seeds[kept]

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
-from fedadmm.core.metrics import METRICS, Metric, metric_named
+from fedadmm.core.metrics import Metric, metric_named
 from fedadmm.runs.records import CLIENT_KEYS, TUNING, Goal, Record, Status, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
 # What does not change a round: see the hash that names a run folder.
 NO_PART_OF_A_METHOD = {
-    "seed", "name", "label", "rounds", "target", "stop_at_target", "engine", "workers",
+    "seed", "name", "label", "rounds", "direction", "target", "stop_at_target", "evaluate_every", "engine", "workers",
     "state.store", "state.durability",
 }  # fmt: skip
 
@@ -69,18 +69,19 @@ class RunData:
     @property
     def goal(self) -> Goal:
         """How far the run goes, and what it is judged by."""
-        stop = bool(self.experiment.get("stop_at_target"))
-        return Goal(self.experiment["rounds"], self.metric, self.target, stop)
+        told, stop = self.experiment, bool(self.experiment.get("stop_at_target"))
+        metric = metric_named(told["metric"], told.get("direction")) if "metric" in told else None
+        return Goal(told["rounds"], metric, self.target, stop)
 
     @property
     def target(self) -> float | None:
         """The score at which the run has arrived."""
         return self.experiment.get("target")
 
-    @property
+    @cached_property
     def metric(self) -> Metric:
         """What the run is judged by."""
-        return metric_named(self.experiment.get("metric"))
+        return self.goal.judge(self.rounds)
 
     @property
     def status(self) -> Status:
@@ -89,7 +90,7 @@ class RunData:
 
     @cached_property
     def scores(self) -> npt.NDArray[np.float64]:
-        """The test accuracy, or the distance to the optimum, after each round; NaN where there is none."""
+        """What the run is judged by, after each round; NaN where there is none."""
         return self.steps(self.metric.name)
 
     @property
@@ -145,8 +146,10 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
         return "experiment.toml names no algorithm"
     if not _is_number(experiment.get("rounds")) or not _is_number(experiment.get("target", 0)):
         return "rounds or target is not a number in experiment.toml"
-    if experiment.get("metric") not in (None, *METRICS):
-        return f"metric={experiment['metric']!r} in experiment.toml is not one of {', '.join(METRICS)}"
+    try:
+        metric_named(str(experiment.get("metric", "accuracy")), experiment.get("direction"))
+    except InputError as error:
+        return f"{error} in experiment.toml"
     for number, record in enumerate(rounds, start=1):
         where = f"line {number} of rounds.jsonl"
         if not isinstance(record, dict) or not all(_is_number(record.get(key)) for key in COUNTED):

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.config.compatibility import Options, check_model, check_rules
+from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
 from fedadmm.config.experiment import DataSettings, Experiment, Weighting, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError, import_named
-from fedadmm.core.metrics import metric_named
+from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, participation_from
 from fedadmm.core.round import ServerCheckpoint, num_bytes
 from fedadmm.data import PartitionedData, federate, load
@@ -62,6 +62,7 @@ class Federation:
     initial: Vector  # theta^0
     begin: ServerCheckpoint  # before round 1
     optimum: Optimum | None  # where the distance to it is asked for
+    judge: Judge | None  # the metric that was asked for
 
 
 def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
@@ -79,7 +80,8 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         initial = task.model.weights.clone()
         forms = probe(algorithm, initial)
         choice = choose(options.engine, algorithm, task, num_workers=options.workers)
-        optimum = task.optimum(weights.values) if metric_named(options.metric).needs_optimum else None
+        judge = judge_of(options, task)
+        optimum = task.optimum(weights.values) if judge is not None and judge.needs_optimum else None
     begin = ServerCheckpoint(0, algorithm.init_server(initial), task.buffers(), 0.0)
     simulated = None if clock is None else simulated_devices(clock, seed=seed, num_clients=data.num_clients)
     speed, local = None if simulated is None else simulated.speed, options.local
@@ -90,7 +92,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         timing = Timing(simulated, num_examples=data.num_examples, bytes_down=down, bytes_up=up)
         network = timed_network(clock, options.faults, timing, planner, seed=seed)
     plans = network.schedule or planner
-    return Federation(algorithm, options, task, weights, choice, network, plans, initial, begin, optimum)
+    return Federation(algorithm, options, task, weights, choice, network, plans, initial, begin, optimum, judge)
 
 
 def _task(options: Options) -> LearningTask:
@@ -113,7 +115,8 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     """Return the federation that an experiment describes; a mistake in it is found here, before any round."""
     data = data_of(experiment, data_dir=data_dir)
     model, float_type, rule = experiment.model, experiment.data.float_type, experiment.participation
-    same = ("local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock")
+    same = ["local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock"]
+    same += ["metric", "direction", "evaluate_every"]
     inputs, kind = data.client(0).inputs, None if float_type is None else getattr(torch, float_type)
     module = initial_model(
         model.name, seed=experiment.seed, inputs=inputs, num_classes=data.num_classes, float_type=kind, **model.options
@@ -124,7 +127,6 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
         participation=rule if not isinstance(rule, str) else import_named(rule, what="participation"),
         loss=_loss(model.loss),
         l2=model.l2 or 0.0,
-        metric=experiment.metric or "accuracy",
         metrics={name: import_named(path, what="metric") for name, path in model.metrics.items()},
         devices=import_named(experiment.devices, what="devices")() if experiment.devices else None,
         **{name: getattr(experiment, name) for name in same},

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fedadmm.core.metrics import CLIENT_KINDS, of_clients
+
 QUANTILES = tuple(tenth / 10 for tenth in range(11))  # of the clients, in a record's client_quantiles
 
 
@@ -45,5 +47,5 @@ class ClientScores:
 
 def in_numbers(scores: Mapping[str, ClientScores]) -> dict[str, float]:
     """Return mean, spread and worst decile of each metric, such as accuracy_client_mean."""
-    kinds = ("mean", "std", "worst_decile")
-    return {f"{name}_client_{kind}": getattr(own, kind) for name, own in scores.items() for kind in kinds}
+    values = [getattr(own, kind) for own in scores.values() for kind in CLIENT_KINDS]
+    return dict(zip(of_clients(scores), values, strict=True))

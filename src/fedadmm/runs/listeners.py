@@ -52,7 +52,7 @@ def play(simulation: Simulation, goal: Goal, *, listeners: Sequence[Listener] = 
             listener.started(simulation.history)
             listening.callback(listener.ended)
         while not goal.has_ended(simulation.history):
-            record = simulation.advance()
+            record = simulation.advance(last=len(simulation.history) + 1 == goal.rounds)
             answers = [listener.after_round(record, simulation) for listener in listeners]
             if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
                 return

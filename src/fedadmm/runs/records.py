@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
-from fedadmm.core.metrics import ACCURACY, Metric, metric_named
+from fedadmm.core.metrics import Metric, default_metric, metric_named
 
 if TYPE_CHECKING:
     from fedadmm.config.experiment import Experiment
@@ -130,19 +130,23 @@ class Goal:
     """How far a run goes, and what it is judged by."""
 
     rounds: int
-    metric: Metric = ACCURACY
+    metric: Metric | None = None  # None: the test accuracy, or the loss where there is only that
     target: float | None = None
     stop_at_target: bool = False
 
     @classmethod
     def of(cls, experiment: Experiment) -> Goal:
         """Return an experiment's goal."""
-        metric = metric_named(experiment.metric)
+        metric = None if experiment.metric is None else metric_named(experiment.metric, experiment.direction)
         return cls(experiment.rounds, metric, experiment.target, experiment.stop_at_target)
+
+    def judge(self, records: Sequence[Record]) -> Metric:
+        """Return what these rounds are judged by."""
+        return default_metric(records) if self.metric is None else self.metric
 
     def arrival(self, records: Sequence[Record]) -> int | None:
         """Return the first round that reached the target, None if none did."""
-        return self.metric.arrival(records, self.target)
+        return self.judge(records).arrival(records, self.target)
 
     def has_ended(self, records: Sequence[Record]) -> bool:
         """Return whether no round is left: all were played, the target it stops at was reached, or it diverged."""
@@ -156,8 +160,9 @@ class Goal:
             return "diverged"
         if not self.has_ended(records):
             return "stopped"
-        scores = self.metric.scores(records)
-        collapsed = len(scores) >= FEWEST_TO_COLLAPSE and not self.metric.reached(scores[-1], target=scores[0])
+        metric = self.judge(records)
+        scores = metric.scores(records)
+        collapsed = len(scores) >= FEWEST_TO_COLLAPSE and not metric.reached(scores[-1], target=scores[0])
         return "collapsed" if collapsed else "finished"
 
 

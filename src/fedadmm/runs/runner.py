@@ -15,7 +15,7 @@ from fedadmm.config.experiment import CertificateSettings, Experiment
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, Vector
 from fedadmm.core.engine import Store, state_types
 from fedadmm.core.errors import InputError
-from fedadmm.core.metrics import metric_named
+from fedadmm.core.metrics import ACCURACY, Metric
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
 from fedadmm.data.federated import FederatedData
@@ -144,6 +144,21 @@ class Result:
         """Return the trained network."""
         return self.simulation.model()
 
+    @property
+    def metric(self) -> Metric:
+        """What the run is judged by: the test accuracy, the loss where there is only that, or what was asked for."""
+        return self.goal.judge(self.history)
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """The metric after each round that was evaluated, by the round's number."""
+        return {record.round: score for record in self.history if (score := self.metric.of(record)) is not None}
+
+    @property
+    def rounds_to_target(self) -> int | None:
+        """The first round that reached the target, None if none did."""
+        return self.goal.arrival(self.history)
+
     def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
         """Return a metric on every client's own examples, of the trained model or of each client's own."""
         return self.simulation.evaluate_clients(metric, model=model)
@@ -158,12 +173,15 @@ def simulate(
     participation: ParticipationRule = 0.1,
     local: LocalTraining | None = None,
     seed: int = 0,
+    target: float | None = None,
+    stop_at_target: bool = False,
     callbacks: Sequence[Listener | Callable[[Record, Simulation], object]] = (),
     **options: Any,
 ) -> Result:
     """Train a model over a federation's data and return the result; `options` are those of `Simulation`.
 
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
+    target: the score at which the run has arrived, of the `metric` in the options (by default the test accuracy).
     certificate, clock, faults (options): tables as in an experiment's file, such as certificate={"every": 10}.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
         returns True ends the run after that round, which counts: callbacks=[lambda record, _: record.accuracy > 0.9].
@@ -173,7 +191,10 @@ def simulate(
     simulation = Simulation(
         algorithm, model=model, data=data, local=local, participation=participation, seed=seed, **options
     )
-    goal = Goal(len(simulation.history) + rounds, metric_named(options.get("metric")))
+    metric = simulation.federation.judge
+    if target is not None:
+        (ACCURACY if metric is None else metric).check_target(target)
+    goal = Goal(len(simulation.history) + rounds, metric, target, stop_at_target)
     listeners = [callback if isinstance(callback, Listener) else Callback(callback) for callback in callbacks]
     try:
         play(simulation, goal, listeners=listeners)

@@ -13,6 +13,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine, StateTypes, Store, state_types
 from fedadmm.core.errors import InputError
+from fedadmm.core.metrics import lower_is_better
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.engine.choice import make_engine
@@ -86,8 +87,8 @@ class Simulation:
         """Refuse the name that `checkpoint` had."""
         raise InputError("simulation.progress is now called simulation.checkpoint; change the name")
 
-    def advance(self) -> Record:
-        """Play the next round, commit it, and return its record."""
+    def advance(self, *, last: bool = False) -> Record:
+        """Play the next round, commit it, and return its record; the last one is evaluated in any case."""
         began = time.perf_counter()
         number = self.checkpoint.round + 1
         informed = self.history[-1].clients if self.history else None
@@ -98,8 +99,9 @@ class Simulation:
             checkpoint, summary = run_round(
                 self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
             )
-        scores = self._scores(checkpoint)
-        of_clients = self._client_scores(checkpoint) if self.task.held_out is not None else {}
+        due = last or number % (self.federation.options.evaluate_every or 1) == 0
+        scores = self._scores(checkpoint) if due else {}
+        of_clients = self._client_scores(checkpoint) if due and self.task.held_out is not None else {}
         scores |= in_numbers(of_clients)
         if self._certifier is not None:
             with one_thread():
@@ -164,7 +166,12 @@ class Simulation:
             ]
         names = next((own for own in found if own), {})
         columns = {name: np.array([own.get(name, np.nan) for own in found]) for name in names}
-        return {name: ClientScores(values, lower_is_better=name == "loss") for name, values in columns.items()}
+        options = self.federation.options
+        given = {} if options.metric is None else {options.metric: options.direction}
+        return {
+            name: ClientScores(values, lower_is_better=lower_is_better(name, given.get(name)) or False)
+            for name, values in columns.items()
+        }
 
     def personal_model(self, client: int) -> Vector:
         """Return a client's own model as a flat vector; the server's if it has none."""

@@ -7,16 +7,16 @@ from typing import Any
 
 from fedadmm.algorithms import FedProx
 from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
-from fedadmm.core.errors import InputError
-from fedadmm.core.metrics import ACCURACY, metric_named
-from fedadmm.runs.records import Record
+from fedadmm.core.metrics import Metric
+from fedadmm.runs.records import Goal, Record
 
 LEARNING_RATES = (0.01, 0.1, 0.2, 0.5)
 FEDPROX_RHOS = (0.001, 0.01, 0.1, 1.0)
 VALIDATION = 0.2  # of the training examples
 
 Values = dict[str, float]  # learning_rate, and rho where it was searched
-Play = Callable[[Experiment], tuple[list[Record], bool]]  # returns a run's history, and whether it diverged
+Ended = tuple[list[Record], bool]  # a run's history, and whether it diverged
+Play = Callable[[Experiment], Ended]
 
 
 def with_values(experiment: Experiment, values: Values) -> Experiment:
@@ -36,7 +36,8 @@ class Trial:
     values: Values
     rounds: int
     arrival: float  # mean round of arrival over seeds, infinite if one never arrived
-    accuracy: float  # mean over seeds and the last fifth of the rounds; 0 where a run diverged
+    score: float  # mean over seeds and the last fifth of the rounds, infinitely bad where a run diverged
+    metric: Metric  # what the score is
     refused: int  # updates that were not finite, over all seeds
 
 
@@ -72,34 +73,40 @@ def search(
 
     rounds: how far the two finalists of four candidates are trained; every method gets the rounds that this takes.
     """
-    if metric_named(experiment.metric).needs_optimum:
-        raise InputError(
-            f'metric = "{experiment.metric}" needs the optimum of all training examples, and tuning holds some of them '
-            "out; leave metric out to tune by accuracy"
-        )
     stages = rungs(len(candidates), budget=4 * (rounds // 2) + 2 * (rounds - rounds // 2))
-    left = list(candidates)
+    left, goal = list(candidates), Goal.of(experiment)
     dropped: list[Trial] = []
     for (_, length), survivors in zip(stages, [*(count for count, _ in stages[1:]), 1], strict=True):
-        trials = [_trial(experiment, values, length, seeds, run) for values in left]
-        trials.sort(key=lambda trial: (trial.arrival, -trial.accuracy))
+        ended = [_ended(experiment, values, length, seeds, run) for values in left]
+        metric = goal.judge([record for runs in ended for history, _ in runs for record in history])
+        trials = [
+            _trial(values, length, runs, metric, target=experiment.target)
+            for values, runs in zip(left, ended, strict=True)
+        ]
+        trials.sort(key=lambda trial: (trial.arrival, trial.metric.cost(trial.score)))
         left = [trial.values for trial in trials[:survivors]]
         dropped = trials[survivors:] + dropped
     return [trials[0], *dropped]
 
 
-def _trial(experiment: Experiment, values: Values, rounds: int, seeds: Sequence[int], run: Play) -> Trial:
-    name, data = f"{experiment.name}-tune", experiment.data.replace(validation=VALIDATION)
-    base = with_values(experiment, values).replace(name=name, rounds=rounds, stop_at_target=False, data=data)
-    arrivals, accuracies, refused = [], [], 0
-    for seed in seeds:
-        history, diverged = run(base.replace(seed=seed))
-        arrivals.append(ACCURACY.arrival(history[:rounds], experiment.target) or math.inf)
-        accuracies.append(0.0 if diverged else _last_accuracy(history[:rounds]))
-        refused += sum(len(record.refused) for record in history[:rounds])
-    return Trial(values, rounds, sum(arrivals) / len(seeds), sum(accuracies) / len(seeds), refused)
+def _ended(experiment: Experiment, values: Values, rounds: int, seeds: Sequence[int], run: Play) -> list[Ended]:
+    """Return a candidate's runs, one for each seed."""
+    metric, name = Goal.of(experiment).metric, f"{experiment.name}-tune"
+    base = with_values(experiment, values).replace(name=name, rounds=rounds, stop_at_target=False)
+    if metric is None or not metric.needs_optimum:  # which is the optimum of all training examples
+        base = base.replace(data=experiment.data.replace(validation=VALIDATION))
+    return [run(base.replace(seed=seed)) for seed in seeds]
 
 
-def _last_accuracy(history: list[Record]) -> float:
-    last = [record.accuracy or 0.0 for record in history[-max(1, len(history) // 5) :]]
-    return sum(last) / len(last)
+def _trial(values: Values, rounds: int, runs: Sequence[Ended], metric: Metric, *, target: float | None) -> Trial:
+    histories = [history[:rounds] for history, _ in runs]
+    arrivals = [metric.arrival(history, target) or math.inf for history in histories]
+    scores = [metric.worst if diverged else _last_score(metric, history[:rounds]) for history, diverged in runs]
+    refused = sum(len(record.refused) for history in histories for record in history)
+    return Trial(values, rounds, sum(arrivals) / len(runs), sum(scores) / len(runs), metric, refused)
+
+
+def _last_score(metric: Metric, history: list[Record]) -> float:
+    """Return the mean score of the last fifth of the rounds, or of the last one that has a score."""
+    last = metric.scores(history[-max(1, len(history) // 5) :]) or metric.scores(history)[-1:]
+    return sum(last) / len(last) if last else metric.worst

@@ -121,6 +121,11 @@ class LearningTask:
         return twin
 
     @property
+    def scored(self) -> tuple[str, ...]:
+        """The names of the loss and the metrics that examples are scored by."""
+        return "loss", *self._metrics
+
+    @property
     def num_parts(self) -> int:
         """The number of parts in which the test examples are evaluated."""
         return len(self._test)
