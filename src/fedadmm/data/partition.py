@@ -78,7 +78,7 @@ def natural(groups: np.ndarray | None, *, num_clients: int | None = None) -> Ind
     if groups is None:
         raise InputError(
             'partition "natural" needs to know who made each example; use mnist after `fedadmm data fetch qmnist`, '
-            "data with groups of its own, or another partition"
+            "text, data with groups of its own, or another partition"
         )
     names, members = np.unique(groups, return_inverse=True)
     if num_clients not in (None, len(names)):

@@ -19,6 +19,7 @@ from fedadmm.core.metrics import ACCURACY, Metric
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.core.round import Buffers
 from fedadmm.data.federated import FederatedData
+from fedadmm.data.text import corpus_digest
 from fedadmm.engine.choice import settings_for
 from fedadmm.network.devices import digests_of
 from fedadmm.runs.assembly import Federation, federation_of
@@ -95,6 +96,8 @@ def identity_of(experiment: Experiment, *, arithmetic: str) -> dict[str, str]:
     """Return what the bytes of a run depend on; the arithmetic is that of its engine."""
     versions = {"fedadmm": version("fedadmm"), "torch": torch.__version__}
     files = digests_of(experiment.clock)
+    if experiment.data.name == "text":
+        files |= {"text": corpus_digest()}
     return {"experiment": experiment.hash, **versions, **files, "arithmetic": arithmetic}
 
 

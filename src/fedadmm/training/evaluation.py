@@ -19,7 +19,7 @@ BATCH = 1000  # examples that are in memory at once
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the share of examples whose largest score is at their class."""
+    """Return the share of targets whose largest score is at their class: of all examples, or of all their places."""
     return (outputs.argmax(dim=1) == targets).double().mean()
 
 
@@ -34,8 +34,12 @@ def least_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def loss_of_each(loss: Loss) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return the loss of each example, [N]: a loss is a mean over examples, so that of one example is its own."""
     if loss is functional.cross_entropy:
-        return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
+        return lambda outputs, targets: _mean_of_each(functional.cross_entropy(outputs, targets, reduction="none"))
     return vmap(lambda output, target: loss(output[None], target[None]).reshape(()))
+
+
+def _mean_of_each(losses: torch.Tensor) -> torch.Tensor:
+    return losses.flatten(1).mean(dim=1) if losses.ndim > 1 else losses
 
 
 @torch.inference_mode()

@@ -87,12 +87,30 @@ def _cnn(
     )
 
 
+class NextToken(nn.Module):
+    """A GRU over tokens: for each place, scores of what comes next."""
+
+    def __init__(self, *, num_tokens: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_tokens, width)
+        self.gru = nn.GRU(width, width, batch_first=True)
+        self.scores = nn.Linear(width, num_tokens)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return [example, token, place], the order that torch's cross entropy takes, for tokens [example, place]."""
+        hidden, _ = self.gru(self.embedding(tokens))
+        return self.scores(hidden).transpose(1, 2)
+
+
+def gru(*, num_classes: int, width: int = 64) -> nn.Module:
+    """Return a language model over tokens of as many kinds as there are classes."""
+    return NextToken(num_tokens=num_classes, width=width)
+
+
 ModelFunction = Callable[..., nn.Module]
 
-MODELS: dict[str, ModelFunction] = {
-    function.__name__: function
-    for function in (cnn1, cnn2, cnn1_released, cnn2_released, mlp, linear, softmax_regression, logistic_regression)
-}
+_OURS = (cnn1, cnn2, cnn1_released, cnn2_released, mlp, gru, linear, softmax_regression, logistic_regression)
+MODELS: dict[str, ModelFunction] = {function.__name__: function for function in _OURS}
 
 
 def initial_model(

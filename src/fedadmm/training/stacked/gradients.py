@@ -123,7 +123,7 @@ def _any_loss(loss: Loss) -> Head:
 
     def head(outputs: Tensor, targets: Tensor, shares: Tensor) -> Slope:
         leaf = outputs.requires_grad_()
-        each = losses(leaf.transpose(1, 2).flatten(0, 1), targets.flatten())
+        each = losses(leaf.transpose(1, 2).flatten(0, 1), targets.flatten(0, 1))
         sums = (each.view_as(shares) * shares).sum(dim=1)
         return sums.detach(), torch.autograd.grad(sums.sum(), leaf)[0]
 

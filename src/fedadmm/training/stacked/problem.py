@@ -162,7 +162,7 @@ class Batch(NamedTuple):
 
     num_clients: int
     inputs: torch.Tensor  # [client, example, ...]
-    targets: torch.Tensor  # [client, example]
+    targets: torch.Tensor  # [client, example, ...]
     shares: torch.Tensor  # [client, example]: 1 over the size of the client's batch, 0 for padding
 
 
@@ -191,7 +191,8 @@ class Batches:
             places = self._rows[step, :active, :longest].reshape(-1)
             inputs = torch.index_select(examples.inputs, 0, places, out=room[: len(places)])
             inputs = inputs.view(active, longest, *inputs.shape[1:]).to(like.device)
-            targets = examples.targets.index_select(0, places).view(active, longest).to(like.device)
+            targets = examples.targets.index_select(0, places)
+            targets = targets.view(active, longest, *targets.shape[1:]).to(like.device)
             yield Batch(active, inputs, targets, shares[step, :active, :longest])
 
 
