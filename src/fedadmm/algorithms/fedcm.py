@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.optional import UploadsStep
+from fedadmm.core.optional import StepsOfSGDOnly, UploadsStep
 from fedadmm.core.schedules import Rate, at, check_rate
 
 
@@ -26,7 +26,7 @@ class Server(NamedTuple):
     step: Vector
 
 
-class FedCM(Algorithm[Server, NoState, Upload], UploadsStep):
+class FedCM(Algorithm[Server, NoState, Upload], StepsOfSGDOnly, UploadsStep):
     """Every local step goes along the last mean step as well, so that clients see what the others found."""
 
     alpha: float = 0.1

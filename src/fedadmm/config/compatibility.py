@@ -14,7 +14,15 @@ from fedadmm.core.engine import EngineName, state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import CLIENT_LOSS, Direction, check_goal, metric_named, of_clients
 from fedadmm.core.metrics import Metric as Judge
-from fedadmm.core.optional import GradientsOnly, NeedsEveryClient, PlainSGDOnly, SecondOrder, SkipsCommunication, trait
+from fedadmm.core.optional import (
+    GradientsOnly,
+    NeedsEveryClient,
+    PlainSGDOnly,
+    SecondOrder,
+    SkipsCommunication,
+    StepsOfSGDOnly,
+    trait,
+)
 from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Uniform
 from fedadmm.data.federated import FederatedData
 from fedadmm.network.settings import Clock, Faults
@@ -84,7 +92,9 @@ def check_local(algorithm: AnyAlgorithm, local: LocalTraining) -> None:
     """Refuse settings of the local solve that a method has no room for, or would ignore."""
     if trait(algorithm, PlainSGDOnly):
         local.check_plain(type(algorithm).__name__)
-    solving = ("momentum", "weight_decay", "clip")
+    elif trait(algorithm, StepsOfSGDOnly):
+        local.check_sgd(type(algorithm).__name__)
+    solving = ("momentum", "weight_decay", "clip", "optimizer", "warmup", "rate_decay")
     keys = " and ".join(f"{key}={value}" for key in solving if (value := getattr(local, key)))
     if keys and trait(algorithm, GradientsOnly) is not None:
         raise InputError(

@@ -21,7 +21,11 @@ class NeedsEveryClient:
     """A method that is stated for all clients in every round."""
 
 
-class PlainSGDOnly:
+class StepsOfSGDOnly:
+    """A method that reads a mean gradient off a client's step, as step / (learning rate x number of steps)."""
+
+
+class PlainSGDOnly(StepsOfSGDOnly):
     """A method whose mathematics has no room for momentum and weight decay."""
 
 

@@ -1,6 +1,7 @@
 """A module as one flat vector of trainable parameters, and its buffers beside it."""
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -34,6 +35,12 @@ def squared_norm(vector: Vector) -> float:
     return norm * norm
 
 
+def split(vector: Vector, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return views of a flat vector in these shapes."""
+    parts = torch.split(vector, [tensor.numel() for tensor in like])
+    return [part.view_as(tensor) for part, tensor in zip(parts, like, strict=True)]
+
+
 class FlatModel:
     """A module whose trainable parameters are views of one vector, `weights`."""
 
@@ -58,8 +65,7 @@ class FlatModel:
 
     def split(self, vector: Vector) -> list[torch.Tensor]:
         """Return views of a flat vector in the shapes of the parameters."""
-        sizes = [p.numel() for p in self.parameters]
-        return [part.view_as(p) for part, p in zip(torch.split(vector, sizes), self.parameters, strict=True)]
+        return split(vector, self.parameters)
 
     def load(self, weights: Vector) -> None:
         """Copy a vector into the module."""

@@ -1,83 +1,16 @@
 """How a client trains: solver, budget, batches, learning rate."""
 
-from collections.abc import Callable, Mapping, Set
-from itertools import accumulate
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import ConfigDict, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from fedadmm.core import settings
-from fedadmm.core.errors import InputError, import_named
+from fedadmm.core.errors import InputError
 from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
 from fedadmm.core.settings import BelowOne, Count, Epochs, FallingDistribution, Positive, Quantity, Settings, Stragglers
-
-NAMES = ("sgd", "gd", "lbfgs")
-
-
-class Shares(Settings):
-    """The probability with which a client has a solver; which it has is drawn once. Further keys are functions."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, float]
-
-    sgd: float = 0.0
-    gd: float = 0.0
-    lbfgs: float = 0.0
-
-    @model_validator(mode="after")
-    def _check_sum(self) -> Self:
-        shares = list(self.by_name.values())
-        if not (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9):
-            raise InputError(f"the shares of solvers are {shares}; use numbers from 0 on whose sum is 1")
-        return self
-
-    @property
-    def by_name(self) -> dict[str, float]:
-        """The share of each solver: of ours, then of the user's own."""
-        return {name: getattr(self, name) for name in NAMES} | dict(sorted(self.__pydantic_extra__.items()))
-
-    def draw(self, generator: np.random.Generator) -> str:
-        """Return the name of a client's solver."""
-        place, names = generator.random(), list(self.by_name)
-        bounds = accumulate(self.by_name[name] for name in names[:-1])
-        return names[sum(place >= bound for bound in bounds)]
-
-
-SolverName = str | tuple[str, ...] | Shares
-
-
-def check_solver(value: Any) -> Any:
-    """Return the solver of all clients, the list of each one's, or the shares; None for SGD alone."""
-    for name in value if isinstance(value, dict | list | tuple) else (value,):
-        if callable(name):
-            module, function = getattr(name, "__module__", "__main__"), getattr(name, "__qualname__", repr(name))
-            unnamed = module == "__main__" or "<" in function
-            path = "package.module:function" if unnamed else f"{module}:{function}"
-            raise InputError(f'solver={function} is a function; give its name, as "{path}"')
-        if isinstance(name, str) and name not in NAMES and ":" not in name:
-            raise InputError(f'solver={name!r} is unknown; use one of {", ".join(NAMES)}, or "package.module:function"')
-    if isinstance(value, dict):
-        return Shares(**value)
-    return None if value == "sgd" else tuple(value) if isinstance(value, list) else value
-
-
-def names_of(solver: SolverName | None) -> Set[str]:
-    """Return the names of all solvers that clients may have."""
-    if isinstance(solver, Shares):
-        return {name for name, share in solver.by_name.items() if share}
-    return set(solver) if isinstance(solver, tuple) else {solver or "sgd"}
-
-
-def own_solver(name: str) -> Callable[..., Any]:
-    """Return the function of a user's own solver; refuse a name that leads nowhere, or not to a function."""
-    function: Callable[..., Any] = import_named(name, what="solver")
-    if not callable(function):
-        raise InputError(
-            f'solver "{name}" is of type {type(function).__name__}; '
-            "name a function of (objective, start, budget) that returns w"
-        )
-    return function
+from fedadmm.training.choices import NAMES, SolverName, check_optimizer_name, check_solver, names_of, own_solver
 
 
 class LocalTraining(Settings):
@@ -87,7 +20,14 @@ class LocalTraining(Settings):
         or {share = 0.4, epochs = "1..10", others = 10}: stragglers, and the others; each a number or a range.
     batch_size: a number, or "full".
     learning_rate: a number, or a schedule over rounds.
-    momentum: of SGD. weight_decay: of every solver.
+    momentum: of SGD. weight_decay: of every solver and optimizer.
+    optimizer: "sgd" (if None), "adam", "adamw", or "package.module:Class", a torch optimizer or a function of
+        (parameters, lr) that returns one. It takes the steps in minibatches, and sees the gradient of the loss and of
+        the algorithm's terms, such as rho (w - theta). Its state is new at each visit: Adam's moments are neither kept
+        nor sent. weight_decay is a part of the gradient, as in torch.optim.Adam; "adamw" does it in its own way.
+    optimizer_options: further arguments of the optimizer, such as {betas = [0.9, 0.99]}.
+    warmup: the share of a visit's steps in which the learning rate rises from near 0 to its value, such as 0.1.
+    rate_decay: "linear" or "cosine"; the learning rate then falls towards 0 until the visit ends. None: it stays.
     clip: of SGD; the largest norm of a batch's gradient of the loss, before weight decay, l2 and the algorithm's terms
         are added. FedDyn's published code clips to 10 (github.com/alpemreacar/FedDyn, utils_general.py). For FedAvg
         that is the same; of FedProx, SCAFFOLD and FedDyn it clips the sum with the term linear in w, and not weight
@@ -111,6 +51,10 @@ class LocalTraining(Settings):
     momentum: BelowOne = 0.0
     weight_decay: BelowOne = 0.0
     clip: Positive | None = None
+    optimizer: str | None = None
+    optimizer_options: dict[str, Any] | None = None
+    warmup: BelowOne | None = None
+    rate_decay: Literal["linear", "cosine"] | None = None
     solver: SolverName | None = None
     tolerance: Rate | tuple[float, ...] | FallingDistribution | None = None
     max_steps: Count | None = None
@@ -127,6 +71,7 @@ class LocalTraining(Settings):
         return rate
 
     _check_solver = field_validator("solver", mode="before")(check_solver)
+    _check_optimizer = field_validator("optimizer", mode="before")(check_optimizer_name)
 
     @field_validator("tolerance", mode="before")
     @classmethod
@@ -154,17 +99,38 @@ class LocalTraining(Settings):
             )
         if self.momentum and "sgd" not in names_of(self.solver):
             raise InputError(f"momentum={self.momentum} is of SGD, which no client runs; leave it out")
-        if self.clip is not None and (others := names_of(self.solver) - {"sgd"}):
+        others = names_of(self.solver) - {"sgd"}
+        if self.clip is not None and others:
             raise InputError(
                 f"clip={self.clip} bounds the gradients of SGD, and local has solver={min(others)!r}; "
                 "leave one of them out"
             )
+        if others and (key := self._first_of_steps):
+            raise InputError(f"{key} is of steps in minibatches, and local has solver={min(others)!r}; leave one out")
+        if self.optimizer is not None and self.momentum:
+            raise InputError(
+                f"momentum={self.momentum} is of SGD, and local has optimizer={self.optimizer!r}; leave it out, or "
+                "give optimizer_options"
+            )
+        if self.optimizer is None and self.optimizer_options is not None:
+            raise InputError(f"optimizer_options={self.optimizer_options} has no optimizer; give local.optimizer")
         return self
+
+    @property
+    def _first_of_steps(self) -> str | None:
+        """The first key that changes the step of SGD, with its value; None if there is none."""
+        keys = ("optimizer", "warmup", "rate_decay")
+        return next((f"{key}={value!r}" for key in keys if (value := getattr(self, key)) is not None), None)
+
+    @property
+    def is_sgd(self) -> bool:
+        """Whether the steps in minibatches are those of SGD with one learning rate."""
+        return self._first_of_steps is None
 
     @property
     def beyond_epochs(self) -> str:
         """The keys that ask for more than epochs of SGD, in words."""
-        keys = ("solver", "tolerance", "max_steps", "seconds")
+        keys = ("optimizer", "warmup", "rate_decay", "solver", "tolerance", "max_steps", "seconds")
         return ", ".join(key for key in keys if getattr(self, key) is not None)
 
     def learning_rate_at(self, round: int) -> float:
@@ -241,6 +207,12 @@ class LocalTraining(Settings):
             )
         if others := names_of(self.solver) - {"sgd", "gd"}:
             raise InputError(f'{method} needs plain SGD, and local has solver={min(others)!r}; use "sgd" or "gd"')
+        self.check_sgd(method)
+
+    def check_sgd(self, method: str) -> None:
+        """Refuse, for a method that reads gradients off the length of steps, other steps than those of SGD."""
+        if key := self._first_of_steps:
+            raise InputError(f"{method} needs steps of SGD with one learning rate, and local has {key}; leave it out")
 
 
 def _check_fact(speed: str, *, num_clients: int, facts: Mapping[str, Any]) -> None:

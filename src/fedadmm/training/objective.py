@@ -1,8 +1,9 @@
 """The mean loss of a network over examples as a function of the weights: its value, its gradient and its Hessian."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
+from torch import nn
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
@@ -57,14 +58,16 @@ class Objective:
         """Add the loss's gradient at the model's weights; return the losses of the chunks, with their shares."""
         losses, views = [], self.model.split(total)
         for loss, share in self._chunks():
-            torch._foreach_add_(views, self._gradients(loss), alpha=share)
+            torch._foreach_add_(views, self._gradients(loss, self.model.parameters), alpha=share)
             losses.append((loss.detach(), share))
         return losses
 
-    def batch(self, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Return the mean loss of a batch at the model's weights, and its gradients in the shapes of the parameters."""
+    def batch(
+        self, inputs: torch.Tensor, targets: torch.Tensor, parameters: Sequence[nn.Parameter]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return the mean loss of a batch at the model's weights, and its gradients by some parameters."""
         loss = self._loss(self._outputs(inputs), targets)
-        return loss.detach(), self._gradients(loss)
+        return loss.detach(), self._gradients(loss, parameters)
 
     def hessian_product(self, w: Vector, direction: Vector) -> Vector:
         """Return the Hessian at w times a direction."""
@@ -125,8 +128,8 @@ class Objective:
             raise InputError(f"{self._owner} {sentence}") from error
         return outputs
 
-    def _gradients(self, loss: torch.Tensor) -> list[torch.Tensor]:
-        return list(torch.autograd.grad(loss, self.model.parameters, materialize_grads=True))
+    def _gradients(self, loss: torch.Tensor, parameters: Sequence[nn.Parameter]) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(loss, parameters, materialize_grads=True))
 
     def _second(self, along: torch.Tensor) -> tuple[torch.Tensor, ...]:
         try:

@@ -1,8 +1,10 @@
 """A client's problem in a round: solved by SGD, or by a solver that takes gradients over all of its examples."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
+from torch import nn
 
 from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, ClientStats
@@ -10,7 +12,8 @@ from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.training.flat import channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
-from fedadmm.training.solvers import Budget, Lagrangian, Solver, clipped, minimise, step_rule
+from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise
+from fedadmm.training.steps import FusedSGD, OptimizerSteps, Part, clipped
 
 
 class SGDProblem:
@@ -35,31 +38,21 @@ class SGDProblem:
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
     ) -> Solution:
-        """Run SGD on f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
+        """Step along f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
         model = self._model
         constant = dual
         if rho:
             assert centre is not None
             constant = -rho * centre if constant is None else constant - rho * centre
         pull = rho + self._decay  # of w towards 0; `constant` moves rho's part to the centre
-        constants, momentum = None if constant is None else [constant], self._local.momentum
-        step = step_rule(
-            [model.weights], learning_rate=self.learning_rate, pull=pull, constants=constants, momentum=momentum
-        )
-        target = model.split(step.target[0])
+        steps = self._begun([Part(model.parameters, model.weights, pull, constant)])
         model.load(start)
         before = self._steps
         for epoch in range(self._assignment.epochs):
             for inputs, targets in self._batches(epoch):
                 if self._is_over(self._steps - before, len(targets)):
                     break
-                loss, gradients = self._objective.batch(inputs, targets)
-                self._count(loss)
-                if self._local.clip is not None:
-                    gradients = clipped(gradients, self._local.clip)
-                step.begin()
-                torch._foreach_add_(target, gradients, alpha=step.alpha)
-                step.end()
+                self._count(steps.take(partial(self._batch_gradients, inputs, targets), slice(None)))
             if self._tolerance is not None:
                 self._epsilon = self._measured(pull, constant)
                 if self._epsilon <= self._tolerance:
@@ -89,10 +82,24 @@ class SGDProblem:
         loss = float(self._loss_sum) / max(self._num_losses, 1)
         return ClientStats(self._steps, self._objective.evaluations, loss, self._model.buffers(), self._epsilon)
 
+    def _begun(self, parts: list[Part]) -> FusedSGD | OptimizerSteps:
+        """Return the steps of a solve that begins: nothing is left of an earlier one."""
+        local, learning_rate = self._local, self.learning_rate
+        if local.is_sgd:
+            return FusedSGD(parts, learning_rate=learning_rate, momentum=local.momentum)
+        return OptimizerSteps(parts, local=local, learning_rate=learning_rate, num_steps=self.num_steps)
+
+    def _batch_gradients(
+        self, inputs: torch.Tensor, targets: torch.Tensor, parameters: list[nn.Parameter]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        loss, gradients = self._objective.batch(inputs, targets, parameters)
+        return loss, gradients if self._local.clip is None else clipped(gradients, self._local.clip)
+
     @property
     def _decay(self) -> float:
-        """The decay of a solve: weight decay is a part of it, and not of f."""
-        return self._local.weight_decay + self._objective.decay
+        """The decay of a solve: weight decay is a part of it, and not of f; that of AdamW is its own."""
+        own = 0.0 if self._local.optimizer == "adamw" else self._local.weight_decay
+        return own + self._objective.decay
 
     def _wanted_batch(self) -> int:
         return self.num_examples if self._local.batch_size == "full" else self._local.batch_size

@@ -6,15 +6,15 @@ the first point that is accurate enough, or when the budget is over, at the poin
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError, new_name, where_raised
+from fedadmm.training.choices import own_solver
 from fedadmm.training.flat import squared_norm
-from fedadmm.training.local import own_solver
 
 MEMORY = 20  # pairs of vectors that L-BFGS remembers
 FALL = 1e-4  # of the gradient's norm, after which L-BFGS begins anew from where it is
@@ -181,90 +181,3 @@ def solver_named(name: str) -> Solver:
         return w.detach().to(start)
 
     return solve
-
-
-Scalar = float | torch.Tensor  # the same for all clients, or [K, 1]
-Parts = Sequence[torch.Tensor | None]  # one for each part of the weights
-Value = TypeVar("Value", float, torch.Tensor, Scalar)
-
-
-class PlainStep:
-    """w <- (1 - lr pull) w - lr (g + constant), in two passes over w, or one where there is no constant."""
-
-    def __init__(self, weights: list[torch.Tensor], learning_rate: float, pull: Scalar, constants: Parts) -> None:
-        self.target, self.alpha = weights, -learning_rate
-        self._shrink = 1 - learning_rate * pull
-        self._shifts = [None if constant is None else -learning_rate * constant for constant in constants]
-
-    def begin(self, rows: int | None = None) -> None:
-        """Take the part of the step that needs no gradient."""
-        shrink = _first(self._shrink, rows)
-        for part, part_shift in zip(self.target, self._shifts, strict=True):
-            weights, shift = _first(part, rows), None if part_shift is None else _first(part_shift, rows)
-            if isinstance(shrink, torch.Tensor):
-                torch.mul(weights, shrink, out=weights)
-                if shift is not None:
-                    weights.add_(shift)
-            elif shift is not None:
-                torch.add(shift, weights, alpha=shrink, out=weights)
-            elif shrink != 1:
-                weights.mul_(shrink)
-
-    def end(self, rows: int | None = None) -> None:
-        """Do nothing: the gradient went into the weights."""
-
-
-class MomentumStep:
-    """v <- momentum v + g + pull w + constant;  w <- w - lr v."""
-
-    def __init__(
-        self, weights: list[torch.Tensor], learning_rate: float, pull: Scalar, constants: Parts, momentum: float
-    ) -> None:
-        self.target, self.alpha = [torch.zeros_like(part) for part in weights], 1.0  # the velocity
-        self._weights, self._learning_rate, self._pull = weights, learning_rate, pull
-        self._constants, self._momentum = constants, momentum
-
-    def begin(self, rows: int | None = None) -> None:
-        """Add to the velocity all but the gradient."""
-        pull = _first(self._pull, rows)
-        for part, velocity_part, constant in zip(self._weights, self.target, self._constants, strict=True):
-            weights, velocity = _first(part, rows), _first(velocity_part, rows)
-            velocity.mul_(self._momentum)
-            if isinstance(pull, torch.Tensor):
-                velocity.add_(pull * weights)
-            elif pull:
-                velocity.add_(weights, alpha=pull)
-            if constant is not None:
-                velocity.add_(_first(constant, rows))
-
-    def end(self, rows: int | None = None) -> None:
-        """Move the weights along the velocity."""
-        for weights, velocity in zip(self._weights, self.target, strict=True):
-            _first(weights, rows).add_(_first(velocity, rows), alpha=-self._learning_rate)
-
-
-def step_rule(
-    weights: list[torch.Tensor], *, learning_rate: float, pull: Scalar, constants: Parts | None, momentum: float
-) -> PlainStep | MomentumStep:
-    """Return the step of SGD on f(w) + <constant, w> + pull/2 |w|^2, which changes `weights` in place."""
-    constants = constants or [None] * len(weights)
-    if momentum:
-        return MomentumStep(weights, learning_rate, pull, constants, momentum)
-    return PlainStep(weights, learning_rate, pull, constants)
-
-
-def clipped(gradients: list[torch.Tensor], bound: float) -> list[torch.Tensor]:
-    """Return one client's gradients, shortened to a norm of `bound` if they are longer, as clip_grad_norm_ does."""
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    torch._foreach_mul_(gradients, clip_factor(norm, bound))
-    return gradients
-
-
-def clip_factor(norms: torch.Tensor, bound: float) -> torch.Tensor:
-    """Return what gradients of these norms are multiplied by."""
-    return (bound / (norms + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch.nn.utils.clip_grad_norm_
-
-
-def _first(value: Value, rows: int | None) -> Value:
-    """Return the rows of the first clients of what is stacked; what all clients share stays as it is."""
-    return value[:rows] if rows is not None and isinstance(value, torch.Tensor) and value.ndim == 2 else value

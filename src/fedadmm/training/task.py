@@ -24,6 +24,7 @@ from fedadmm.training.problem import FullBatchProblem, SGDProblem
 from fedadmm.training.solvers import solver_named
 from fedadmm.training.stacked.gradients import check_stackable
 from fedadmm.training.stacked.problem import StackedProblem, joined, stack_size
+from fedadmm.training.steps import check_optimizer
 
 
 class LearningTask:
@@ -46,6 +47,7 @@ class LearningTask:
         self.loss, self._metrics, self.l2 = loss, metrics, l2
         self.held_out: FederatedData | None = getattr(data, "held_out", None)
         self._test = [] if data.test is None else evaluation.batches(self._on_device(data.test))
+        check_optimizer(local)
         evaluation.check_model(self.model, joined(data, [0])[0], test=data.test, loss=loss, metrics=metrics)
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:

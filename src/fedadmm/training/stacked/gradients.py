@@ -12,7 +12,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.data.examples import Examples
 from fedadmm.training.evaluation import Loss, least_squares, loss_of_each
 from fedadmm.training.flat import FlatModel
-from fedadmm.training.solvers import clip_factor
+from fedadmm.training.steps import clip_factor
 
 Tensors = Sequence[Tensor]
 

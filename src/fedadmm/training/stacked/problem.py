@@ -18,8 +18,8 @@ from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
 from fedadmm.training.evaluation import check_whole_inputs
 from fedadmm.training.objective import CHUNK
-from fedadmm.training.solvers import Scalar, step_rule
 from fedadmm.training.stacked.gradients import clipped, columns, stacked_gradients
+from fedadmm.training.steps import Scalar, step_rule
 
 if TYPE_CHECKING:
     from fedadmm.training.task import LearningTask
