@@ -74,3 +74,10 @@ def test_a_damaged_folder_is_named_and_does_not_keep_the_list_from_the_others(tm
 def test_a_sentence_is_printed_as_it_is(capsys):
     say("Left out: runs/[bold] :fire: has another seed", to=Console())
     assert capsys.readouterr().out == "Left out: runs/[bold] :fire: has another seed\n"
+
+
+def test_a_run_is_shown_with_whole_numbers_and_bytes_in_their_unit(tmp_path):
+    """1,000 bytes, a step and half a second a round, as write_run writes them."""
+    said = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["show", str(write_run(tmp_path / "a", [0.25, 0.5, 0.75]))])
+    (last,) = [line for line in said.stdout.splitlines() if line.startswith("│     3 │")]
+    assert [cell.strip() for cell in last.strip("│").split("│")] == ["3", "0.75", "-", "-", "1", "1.0 kB", "0.5"]

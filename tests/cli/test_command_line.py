@@ -38,13 +38,15 @@ def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "fedavg" in done.stdout
     assert "3+" in done.stdout  # nobody reaches 0.9 in three rounds
-    assert (tmp_path / "c/digits.png").read_bytes().startswith(b"\x89PNG")
-    page = (tmp_path / "c/report.html").read_text()
+    (picture,), (table,) = (list((tmp_path / "c").glob(f"digits-fedavg-feddyn-*.{kind}")) for kind in ("png", "md"))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert table.read_text().count("\n") == 4
+    page = table.with_suffix(".html").read_text()
     assert "report-data" in page
     assert "<h1>digits</h1>" in page
     assert ">shards, 3 rounds</h2>" in page
+    assert f"Page:   c/{table.stem}.html" in done.stdout
     assert "Report: c/report.html" in done.stdout
-    assert (tmp_path / "c/digits.md").read_text().count("\n") == 4
     listed = fedadmm("list", "--out", "c", cwd=tmp_path)
     assert "digits-feddyn" in listed.stdout
     (folder,) = (tmp_path / "c").glob("digits-fedavg-*")

@@ -101,3 +101,17 @@ def test_the_command_takes_several_runs_and_passes_over_none(
     said = capsys.readouterr().out
     assert [f"{folder}:" in said.splitlines() for folder in folders] == [True, True]
     assert said.count("c_1, c_2, c_3") == 2
+
+
+def test_runs_without_certificates_are_left_out_where_others_have_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `fedadmm certify runs/quadratic-fedadmm-*` after a comparison, whose run has none."""
+    certified = run(experiment(), out=tmp_path).folder.path
+    plain = run(experiment(certificate=None, seed=1), out=tmp_path).folder.path
+    certify_command([certified, plain])
+    said = capsys.readouterr()
+    assert said.out.count("c_1, c_2, c_3") == 1
+    assert f"Left out: {plain} has no certificate of its first round" in said.err.replace("\n", "")
+    with pytest.raises(InputError, match="has no certificate of its first round"):
+        certify_command([plain])

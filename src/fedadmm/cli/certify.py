@@ -7,6 +7,7 @@ import typer
 
 from fedadmm.cli.console import say, show_facts
 from fedadmm.cli.options import DataDir
+from fedadmm.cli.report import tell_left_out
 from fedadmm.core.errors import InputError
 
 
@@ -20,16 +21,20 @@ def certify_command(
 
     The verdict names the conditions and constants too.
     The run needs certificates: fedadmm run quadratic --set certificate.every=1
-    Of several runs, one verdict follows the other; exit code 2 if one of them cannot be certified.
+    Of several runs, one verdict follows the other, and those without certificates are left out; exit code 2 if another
+    one cannot be certified, or none is left.
 
     Example: fedadmm certify runs/quadratic-fedadmm-*
     """
-    from fedadmm.studies.certify import certify_run  # imports torch
+    from fedadmm.studies.certify import NoCertificateError, certify_run  # imports torch
 
-    problems = []
+    problems, left_out = [], []
     for run in runs:
         try:
             verdict = certify_run(run, data_dir=data_dir)
+        except NoCertificateError as error:
+            left_out.append(str(error))
+            continue
         except InputError as error:
             problems.append(str(error))
             continue
@@ -37,5 +42,8 @@ def certify_command(
             say(f"{run}:")
         show_facts(verdict.facts)
         say(verdict.sentence)
+    if len(left_out) == len(runs):
+        problems = left_out
     if problems:
         raise InputError("\n".join(problems))
+    tell_left_out(left_out)

@@ -8,7 +8,7 @@ import typer
 
 from fedadmm.cli.console import err, say
 from fedadmm.core.errors import InputError
-from fedadmm.report.runs import RunData, Section, by_setting, differences, gather_runs, setting_title
+from fedadmm.report.runs import by_setting, differences, gather_runs, section_of
 
 
 def report_command(
@@ -41,7 +41,7 @@ def report_command(
             )
         groups, left_out = groups[:1], [*left_out, *strangers]
     tell_left_out(left_out)
-    page = write_report([_section(group) for group in groups], out, title=title)
+    page = write_report([section_of(group) for group in groups], out, title=title)
     say(f"Report: {page}")
 
 
@@ -49,8 +49,3 @@ def tell_left_out(sentences: Iterable[str]) -> None:
     """Name the folders that were left out."""
     for sentence in sentences:
         say(f"Left out: {sentence}", to=err)
-
-
-def _section(runs: list[RunData]) -> Section:
-    target = runs[0].target
-    return Section(setting_title(runs[0]) + ("" if target is None else f", target {target:g}"), runs)

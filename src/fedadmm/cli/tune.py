@@ -81,7 +81,7 @@ def _show(trials: Sequence[Trial], *, title: str) -> None:
     if any(trial.refused for trial in trials):
         columns.append("refused updates")
     winner, *others = [_row(trial)[: len(columns)] for trial in trials]
-    order = f"Sorted by rounds trained, then by rounds to target, then by the {metric.name}."
+    order = f"Sorted by rounds trained, then by rounds to target, then by {metric.name}."
     rows = [[f"[bold]{text}" for text in winner], *others]
     show_table(title, columns, rows, right=columns[1:], whole=columns, caption=order)
 

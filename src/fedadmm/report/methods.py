@@ -1,6 +1,7 @@
 """Runs that differ in nothing but the seed are one method: a mean, and its spread over the seeds."""
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,6 +139,17 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 def methods_of(runs: Sequence[RunData]) -> list[MethodRuns]:
     """Return the methods behind some runs, in the order of their first runs."""
     return methods_in([runs])[0]
+
+
+def by_arrival(methods: Sequence[MethodRuns]) -> list[MethodRuns]:
+    """Return methods in the order in which they reached the target; those that did not come last, the best first."""
+
+    def rank(method: MethodRuns) -> tuple[float, float, float]:
+        missed = 1 - len(method.arrivals) / len(method.runs)
+        final = math.inf if method.final is None else method.metric.cost(method.final.mean)
+        return missed, float(np.mean(method.arrivals)) if method.arrivals else math.inf, final
+
+    return sorted(methods, key=rank)
 
 
 def methods_in(sections: Sequence[Sequence[RunData]]) -> list[list[MethodRuns]]:

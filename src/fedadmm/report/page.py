@@ -20,6 +20,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import Metric
 from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure, saved_beside
 from fedadmm.report.methods import ROUNDS, Array, MethodRuns, axes_of, methods_in, much_longer
+from fedadmm.report.paired import paired_sentence
 from fedadmm.report.runs import Section
 from fedadmm.report.styles import Style
 from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, family_sentence, latex, markdown, report_rows
@@ -85,8 +86,8 @@ def _table(methods: Sequence[MethodRuns]) -> str:
 
 def _notes(methods: Sequence[MethodRuns]) -> str:
     """Return what a reader must know to read the table right, and no more."""
-    sentence = family_sentence(methods)
-    finding = f'<p class="finding">{escape(sentence)}</p>' if sentence else ""
+    sentences = [sentence for sentence in (family_sentence(methods), paired_sentence(methods)) if sentence]
+    finding = "".join(f'<p class="finding">{escape(sentence)}</p>' for sentence in sentences)
     target, longest = methods[0].runs[0].target, much_longer(methods)
     runs = [run for method in methods for run in method.runs]
     many_seeds = len(runs) > len(methods)
@@ -220,8 +221,7 @@ def _write_for_print(sections: Sequence[Section], out: Path, *, title: str, besi
             continue
         rows = report_rows(methods)
         words += [f"\n## {section.title}\n\n", markdown(rows)]
-        if sentence := family_sentence(methods):
-            words.append(f"\n{sentence}\n")
+        words += [f"\n{sentence}\n" for sentence in (family_sentence(methods), paired_sentence(methods)) if sentence]
         tex.append(f"% {' '.join(section.title.split())}\n{latex(rows)}")
         stem = f"{number:02d}-{_slug(section.title)}"
         _save(accuracy_figure(methods, title=section.title), out / "figures" / stem, beside)

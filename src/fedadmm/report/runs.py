@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
-from fedadmm.core.metrics import Metric, metric_named
+from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 from fedadmm.runs.records import CLIENT_KEYS, TUNING, Goal, Record, Status, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
@@ -237,6 +237,13 @@ def setting_title(run: RunData) -> str:
     clients = data.get("num_clients")
     parts = [data.get("name"), data.get("partition"), None if clients is None else f"{clients} clients"]
     return ", ".join(str(part) for part in parts if part is not None) or "runs"
+
+
+def section_of(runs: list[RunData]) -> Section:
+    """Return the section of a report with these runs of one setting, under its name, metric and target."""
+    metric, target = runs[0].metric, runs[0].target
+    judged = "" if metric is ACCURACY else f", {metric.name}"
+    return Section(setting_title(runs[0]) + judged + ("" if target is None else f", target {target:g}"), runs)
 
 
 def _run_or_reason(folder: Path) -> RunData | str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedadmm.report.methods import MethodRuns, methods_of
+from fedadmm.report.methods import MethodRuns, by_arrival, methods_of
 from fedadmm.report.runs import RunData
 
 SAVING, PAPER, TIME = "rounds against the best other", "paper", "simulated time"
@@ -26,12 +26,12 @@ def format_seconds(number: float) -> str:
 
 
 def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
-    """Return a row per method, as text: rounds and upload to the target, final and best score.
+    """Return a row per method, as text, in the order of arrival: rounds and upload to the target, final and best score.
 
     Where there is no target, rounds, upload and simulated time are those of the whole run. Refused clients, the seeds
     and the status are told only where there is something to tell.
     """
-    return _with_news_only([_row(method) for method in methods_of(runs)])
+    return _with_news_only([_row(method) for method in by_arrival(methods_of(runs))])
 
 
 def report_rows(methods: Sequence[MethodRuns]) -> list[dict[str, str]]:

@@ -15,6 +15,10 @@ from fedadmm.studies.theory.bounds import Assumptions, smallest_rho, theorem_1, 
 from fedadmm.studies.theory.smoothness import Smoothness, of_task
 
 
+class NoCertificateError(InputError):
+    """A run that could have certificates and has none of its first round."""
+
+
 class Verdict(NamedTuple):
     """What there is to say of a run."""
 
@@ -43,7 +47,7 @@ def certify_run(path: Path, *, data_dir: Path | None = None) -> Verdict:
         )
     certified = [record for record in records if record.metrics.get("lagrangian") is not None]
     if not certified or certified[0].round != 1:
-        raise InputError(
+        raise NoCertificateError(
             f"{path} has no certificate of its first round; run it anew with --set certificate.every=1 and "
             "another --out"
         )
