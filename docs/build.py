@@ -16,6 +16,7 @@ from fedadmm.report.figures import columns_figure, save_figure
 from fedadmm.report.methods import methods_in
 from fedadmm.report.table import markdown, report_rows
 from fedadmm.studies.campaign import Places, jobs_of, paper_report
+from fedadmm.studies.judging import judged_markdown
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import published_values
 from fedadmm.studies.ratios import ratios_markdown
@@ -35,7 +36,7 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
     if study.table is not None:
         return markdown(study.table())
     if study.keeps_arrivals:
-        return ratios_markdown(study, results=RESULTS)
+        return (ratios_markdown if study.default is None else judged_markdown)(study, results=RESULTS)
     jobs = jobs_of(study, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper")
     sections = paper_report(study, jobs, results=RESULTS)
     if not sections:

@@ -48,6 +48,17 @@ def test_a_run_with_no_round_left_is_finished_unless_it_collapsed() -> None:
     assert Goal(rounds=10, metric=DISTANCE).status(near) == "finished"
 
 
+def test_a_run_ends_when_its_best_score_has_not_improved_for_as_long_as_its_patience() -> None:
+    # The best, 0.6, is of round 2. Rounds 3 to 5 do not improve it, so a patience of 3 ends after round 5.
+    rounds = [record(n, accuracy=score) for n, score in enumerate((0.5, 0.6, 0.4, 0.55, 0.6, 0.61), 1)]
+    goal = Goal(rounds=99, patience=3)
+    assert [goal.has_ended(rounds[:n]) for n in range(7)] == [False] * 5 + [True, False]
+    assert goal.status(rounds[:5]) == "finished"
+    assert not Goal(rounds=99).has_ended(rounds[:5])
+    far = [record(n, distance=distance) for n, distance in enumerate((3.0, 4.0, 2.0, 5.0, 2.0), 1)]
+    assert [Goal(rounds=99, metric=DISTANCE, patience=2).has_ended(far[:n]) for n in range(6)] == [False] * 5 + [True]
+
+
 def test_every_status_has_an_exit_code() -> None:
     assert EXIT_CODES == {"finished": 0, "collapsed": 0, "stopped": 130, "diverged": 1}
 

@@ -1,6 +1,6 @@
 """The command that reproduces the paper's tables and figures."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.runs.listeners import TimeBudget
-from fedadmm.studies import ratios
+from fedadmm.studies import judging, ratios
 from fedadmm.studies.campaign import CostEstimate, Job, Places, jobs_of, paper_report, play
 from fedadmm.studies.paper import PAPER, Study
 from fedadmm.studies.paper.study import TUNED_FILE, Tuned, published_values, read_tuned, values_of
@@ -72,12 +72,13 @@ def reproduce_command(
 
     by_study = {study: wanted_jobs(study) for study in chosen}
     if status:
+        by_study = {study: _needed(study)(jobs) for study, jobs in by_study.items()}
         _print_status(by_study, costs, size=size, results=results)
         return
     jobs = by_study[study]
     _tell_values(jobs, found, preset=study.name, size=size, variant=variant, out=out)
     session = Session(out, data_dir)
-    done = _run_missing(jobs, session=session, places=places, costs=costs, budget=time_left)
+    done = _run_missing(study, jobs, session=session, places=places, costs=costs, budget=time_left)
     if done and study.keeps_arrivals:
         _print_ratios(study, jobs, results=results)
     if done and report is not None:
@@ -118,8 +119,13 @@ def _status_rows(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Iter
             yield preset.name, column, str(len(group)), str(done), f"{spent:.2f}", f"{left:.2f}"
 
 
+def _needed(study: Study) -> Callable[[Iterable[Job]], list[Job]]:
+    """Return what tells the runs that a study needs: all, or those of a race that is not decided without them."""
+    return list if study.default is None else judging.needed
+
+
 def _run_missing(
-    jobs: Sequence[Job], *, session: Session, places: Places, costs: CostEstimate, budget: TimeBudget
+    study: Study, jobs: Sequence[Job], *, session: Session, places: Places, costs: CostEstimate, budget: TimeBudget
 ) -> int:
     """Run what the time allows, say how far that came, and return how many runs are done in all."""
     begun = []
@@ -132,14 +138,16 @@ def _run_missing(
         costs.learn(experiment, ended.history)
         return ended.status != "stopped"
 
-    finished = list(play(jobs, places=places, costs=costs, budget=budget, run=run))
-    done = sum(job.is_published for job in jobs) + len(finished)
-    if budget.seconds is not None and done < len(jobs) and not begun and not finished:
+    needed = _needed(study)
+    finished = list(play(jobs, places=places, costs=costs, budget=budget, run=run, needed=needed))
+    wanted = needed(job.read(places) for job in jobs)
+    done = sum(job.is_published for job in wanted)
+    if budget.seconds is not None and done < len(wanted) and not begun and not finished:
         raise InputError(f"{budget.seconds:g} s are too short for a round of any run; give a longer --budget")
     say(
-        f"{done} of {len(jobs)} runs are done, {len(finished)} of them now"
+        f"{done} of {len(wanted)} runs are done, {len(finished)} of them now"
         + (f"; their records are in {places.results}" if done else "")
-        + ("" if done == len(jobs) else "; the same command goes on from here")
+        + ("" if done == len(wanted) else "; the same command goes on from here")
     )
     return done
 
@@ -160,9 +168,9 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
 
 
 def _print_judgements(preset: Study, kept: Sequence[ratios.Arrival]) -> None:
-    for title, rows, means in ratios.judged_tables(preset, kept):
+    for title, rows, means in judging.judged_tables(preset, kept):
         if not rows:
-            say("No column has a run of every method at every learning rate yet, so nothing is compared.")
+            say("No column has every method's best learning rate with every seed yet, so nothing is compared.")
             return
         show_rows(rows, title=f"Rounds to the target. {title}")
         if means:

@@ -22,8 +22,8 @@ from fedadmm.training.local import LocalTraining
 Weighting = Literal["equal", "examples"]
 # What does not change round t.
 UNHASHED = (
-    "name", "label", "rounds", "target", "direction", "stop_at_target", "evaluate_every", "engine", "workers",
-    "certificate",
+    "name", "label", "rounds", "target", "direction", "stop_at_target", "patience", "evaluate_every", "engine",
+    "workers", "certificate",
 )  # fmt: skip
 
 
@@ -149,6 +149,7 @@ class Experiment(Settings):
     direction: Direction | None = None  # what is better in a metric of the user's, if its name does not say it
     target: float | None = None  # value of the metric at which a run has arrived
     stop_at_target: bool = False
+    patience: Count | None = None  # a run ends once its best score has not improved for this many rounds
     evaluate_every: Count | None = None  # 10: rounds 10, 20 and so on, and the last; None: every round
     participation: float | tuple[float, ...] | str = 0.1
     weighting: Weighting = "equal"

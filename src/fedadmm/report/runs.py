@@ -21,7 +21,8 @@ COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
 # What does not change a round: see the hash that names a run folder.
 NO_PART_OF_A_METHOD = {
-    "seed", "name", "label", "rounds", "direction", "target", "stop_at_target", "evaluate_every", "engine", "workers",
+    "seed", "name", "label", "rounds", "direction", "target", "stop_at_target", "patience", "evaluate_every",
+    "engine", "workers",
     "state.store", "state.durability",
 }  # fmt: skip
 
@@ -71,7 +72,7 @@ class RunData:
         """How far the run goes, and what it is judged by."""
         told, stop = self.experiment, bool(self.experiment.get("stop_at_target"))
         metric = metric_named(told["metric"], told.get("direction")) if "metric" in told else None
-        return Goal(told["rounds"], metric, self.target, stop)
+        return Goal(told["rounds"], metric, self.target, stop, told.get("patience"))
 
     @property
     def target(self) -> float | None:

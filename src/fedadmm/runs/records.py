@@ -133,12 +133,14 @@ class Goal:
     metric: Metric | None = None  # None: the test accuracy, or the loss where there is only that
     target: float | None = None
     stop_at_target: bool = False
+    patience: int | None = None
 
     @classmethod
     def of(cls, experiment: Experiment) -> Goal:
         """Return an experiment's goal."""
         metric = None if experiment.metric is None else metric_named(experiment.metric, experiment.direction)
-        return cls(experiment.rounds, metric, experiment.target, experiment.stop_at_target)
+        stop, patience = experiment.stop_at_target, experiment.patience
+        return cls(experiment.rounds, metric, experiment.target, stop, patience)
 
     def judge(self, records: Sequence[Record]) -> Metric:
         """Return what these rounds are judged by."""
@@ -149,10 +151,20 @@ class Goal:
         return self.judge(records).arrival(records, self.target)
 
     def has_ended(self, records: Sequence[Record]) -> bool:
-        """Return whether no round is left: all were played, the target it stops at was reached, or it diverged."""
-        if len(records) >= self.rounds or has_diverged(records):
+        """Return whether no round is left.
+
+        All were played, it diverged, its best score did not improve for too long, or it reached the target it stops at.
+        """
+        if len(records) >= self.rounds or has_diverged(records) or self._has_stalled(records):
             return True
         return self.stop_at_target and self.arrival(records) is not None
+
+    def _has_stalled(self, records: Sequence[Record]) -> bool:
+        metric = self.judge(records)
+        best = metric.best(metric.scores(records))
+        if self.patience is None or best is None:
+            return False
+        return records[-1].round - next(r.round for r in records if metric.of(r) == best) >= self.patience
 
     def status(self, records: Sequence[Record]) -> Status:
         """Return what became of a run with these rounds."""

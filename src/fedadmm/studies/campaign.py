@@ -147,7 +147,21 @@ class Job:
     experiment: Experiment  # with the values that tuning found, and a seed
     is_tuned: bool
     records: tuple[Record, ...]
-    is_published: bool  # its records are among the results
+    kept: tuple[Record, ...]  # those among the results
+
+    @property
+    def is_published(self) -> bool:
+        """Whether its records are among the results."""
+        return Goal.of(self.experiment).has_ended(self.kept)
+
+    def limited(self, rounds: int) -> "Job":
+        """Return the run with at most this many rounds."""
+        return replace(self, experiment=self.experiment.replace(rounds=min(rounds, self.experiment.rounds)))
+
+    def read(self, places: "Places") -> "Job":
+        """Return the run as far as it is now."""
+        made, kept = (tuple(_records_in(RunFolder(folder / self.experiment.folder_name))) for folder in places)
+        return replace(self, records=max(made, kept, key=len), kept=kept)
 
     @property
     def is_done(self) -> bool:
@@ -190,9 +204,7 @@ def jobs_of(
         experiment = tuned_experiment(paper_run, found)
         for seed in range(num_seeds or study.seeds(size)):
             run = (experiment or paper_run.experiment).replace(seed=seed)
-            made, kept = (_records_in(RunFolder(folder / run.folder_name)) for folder in places)
-            records = tuple(made if len(made) > len(kept) else kept)
-            jobs.append(Job(paper_run, run, experiment is not None, records, is_published=Goal.of(run).has_ended(kept)))
+            jobs.append(Job(paper_run, run, experiment is not None, (), ()).read(places))
     return jobs
 
 
@@ -223,19 +235,29 @@ def publish(experiment: Experiment, places: Places) -> None:
 
 
 def play(
-    jobs: Iterable[Job], *, places: Places, costs: CostEstimate, budget: TimeBudget, run: Callable[[Experiment], bool]
+    jobs: Iterable[Job],
+    *,
+    places: Places,
+    costs: CostEstimate,
+    budget: TimeBudget,
+    run: Callable[[Experiment], bool],
+    needed: Callable[[Iterable[Job]], list[Job]] = list,
 ) -> Iterator[Job]:
     """Run what is missing, what was begun and then the cheapest first, and give back each job that was finished.
 
     run: runs an experiment within the budget, and returns whether the run came to its end.
+    needed: returns the jobs that are needed by what is known so far.
     """
-    unique = {job.experiment.folder_name: job for job in jobs if not job.is_published}
-    for job in sorted(unique.values(), key=lambda job: (not job.records, job.seconds_left(costs))):
+    known = {job.experiment.folder_name: job for job in jobs}
+    while left := [job for job in needed(known.values()) if not job.is_published]:
+        job = min(left, key=lambda job: (not job.records, job.seconds_left(costs)))
         if not job.is_done:  # else it was stopped between its last round and its publication
             enough = budget.has_time_for(costs.seconds_from_start(job.experiment, rounds=1))
             if not enough or not run(job.experiment):
                 return
         publish(job.experiment, places)
+        name = job.experiment.folder_name
+        known[name] = known[name].read(places)
         yield job
 
 

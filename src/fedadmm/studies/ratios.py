@@ -5,12 +5,12 @@ A family is the first word of a method's name: feddyn_auto chooses what feddyn-0
 
 import csv
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fedadmm.core.files import made_whole
-from fedadmm.report.runs import Section
+from fedadmm.report.runs import RunData, Section
 from fedadmm.report.table import markdown
 from fedadmm.studies.paper.study import Study
 
@@ -24,14 +24,26 @@ class Arrival(NamedTuple):
     arrived: int | None
     rounds: int  # played
     target: float
+    best: float | None = None  # its best score; None: not kept
+
+    @classmethod
+    def of(cls, problem: str, run: RunData) -> "Arrival":
+        """Return what is kept of a run."""
+        seed, target = int(run.experiment["seed"]), float(run.target or 0)
+        return cls(problem, run.label, seed, run.arrival, len(run.rounds), target, run.metric.best(run.known_scores))
 
 
 class Standing(NamedTuple):
     """A method on a problem: its mean rounds over the seeds, inf unless every seed arrived."""
 
     method: str
-    rounds: float
+    arrivals: tuple[float, ...]  # of each seed, inf for a miss
     limit: int  # the rounds that it was given
+
+    @property
+    def rounds(self) -> float:
+        """The mean over the seeds."""
+        return sum(self.arrivals) / len(self.arrivals)
 
     def __str__(self) -> str:
         return f"{self.rounds:.1f}" if math.isfinite(self.rounds) else f"{self.limit}+"
@@ -80,11 +92,7 @@ def arrivals_file(study: Study, results: Path) -> Path:
 def keep_ended(study: Study, sections: Iterable[Section], *, results: Path) -> list[Arrival]:
     """Add the runs of a study that have ended to what was kept, and return all of it."""
     ended = [(section.title, run) for section in sections for run in section.runs if run.status != "stopped"]
-    new = [
-        Arrival(problem, run.label, int(run.experiment["seed"]), run.arrival, len(run.rounds), float(run.target or 0))
-        for problem, run in ended
-    ]
-    return keep_arrivals(arrivals_file(study, results), new)
+    return keep_arrivals(arrivals_file(study, results), [Arrival.of(problem, run) for problem, run in ended])
 
 
 def read_arrivals(path: Path) -> list[Arrival]:
@@ -94,8 +102,9 @@ def read_arrivals(path: Path) -> list[Arrival]:
     with path.open(newline="") as file:
         _, *rows = csv.reader(file)
     return [
-        Arrival(problem, method, int(seed), int(arrived) if arrived else None, int(rounds), float(target))
-        for problem, method, seed, arrived, rounds, target in rows
+        Arrival(problem, method, int(seed), int(arrived) if arrived else None, int(rounds), float(target), *best)
+        for problem, method, seed, arrived, rounds, target, *score in rows
+        for best in [[float(number) for number in score if number]]
     ]
 
 
@@ -117,9 +126,9 @@ def comparisons(arrivals: Sequence[Arrival], *, chosen: Sequence[str]) -> list[C
     """
     families: dict[str, set[str]] = {}
     for method in {arrival.method for arrival in arrivals} - set(chosen):
-        families.setdefault(Standing(method, 0, 0).family, set()).add(method)
+        families.setdefault(Standing(method, (), 0).family, set()).add(method)
     found = []
-    for problem, own in _by_problem(arrivals).items():
+    for problem, own in by_problem(arrivals).items():
         run = {arrival.method for arrival in own}
         whole = {family: methods for family, methods in families.items() if methods <= run}
         seeds, standings = _standings(own, set(chosen).union(*whole.values()))
@@ -151,8 +160,6 @@ def ratio_rows(found: Sequence[Comparison], *, aside: Collection[str]) -> list[d
 def ratios_markdown(study: Study, *, results: Path) -> str:
     """Return the table of what was kept of a study, and the means over the problems that judge."""
     kept = read_arrivals(arrivals_file(study, results))
-    if study.default is not None:
-        return judged_markdown(study, kept)
     found = comparisons(kept, chosen=study.chosen)
     if not found:
         return "No run yet.\n"
@@ -181,14 +188,16 @@ def overall(found: Sequence[Comparison], *, aside: Collection[str]) -> dict[str,
         for standing in comparison.chosen if comparison.problem not in aside else ():
             if (best := comparison.best.get(standing.family)) is not None:
                 ratios.setdefault(standing.method, []).append(standing.rounds / min(best.rounds, best.limit))
-    return {method: Overall(_geometric_mean(own), len(own)) for method, own in ratios.items()}
+    return {method: Overall(geometric_mean(own), len(own)) for method, own in ratios.items()}
 
 
-def _geometric_mean(ratios: Sequence[float]) -> float:
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Return the geometric mean of some ratios."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
-def _by_problem(arrivals: Iterable[Arrival]) -> dict[str, list[Arrival]]:
+def by_problem(arrivals: Iterable[Arrival]) -> dict[str, list[Arrival]]:
+    """Return the runs of each problem."""
     found: dict[str, list[Arrival]] = {}
     for arrival in arrivals:
         found.setdefault(arrival.problem, []).append(arrival)
@@ -202,91 +211,9 @@ def _standings(own: Sequence[Arrival], methods: Iterable[str]) -> tuple[tuple[in
     if not seeds:
         return (), {}
     limit = max(arrival.rounds for arrival in own)
-    return seeds, {method: _standing(method, [runs[s] for s in seeds], limit) for method, runs in by_method.items()}
+    return seeds, {method: standing(method, [runs[s] for s in seeds], limit) for method, runs in by_method.items()}
 
 
-def _standing(method: str, runs: Sequence[Arrival], limit: int) -> Standing:
-    rounds = [math.inf if run.arrived is None else run.arrived for run in runs]
-    return Standing(method, sum(rounds) / len(rounds), limit)
-
-
-class Judgement(NamedTuple):
-    """A problem: the default against the best of the classic methods and the best of all others, each at its best."""
-
-    problem: str
-    target: float
-    default: Standing
-    classic: Standing
-    other: Standing
-
-    @property
-    def ratios(self) -> tuple[float, float]:
-        """The default's rounds against the best classic's and the best other's; their miss counts as their limit."""
-        classic, other = (self.default.rounds / min(s.rounds, s.limit) for s in (self.classic, self.other))
-        return classic, other
-
-
-def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> list[Judgement]:
-    """Return the problems on which every method has run with every learning rate; over the seeds that all have.
-
-    at_means: against the rows that are evaluated at a running mean, as the default is; else against the others.
-    """
-    assert study.default is not None
-    found = []
-    rows = {run.experiment.label or "" for run in study.runs("paper")}
-    for problem, own in _by_problem(arrivals).items():
-        seeds, standings = _standings(own, rows)
-        if not seeds:
-            continue
-        best: dict[str, Standing] = {}
-        for row, standing in sorted(standings.items()):
-            method = row.partition("-")[0]
-            best[method] = min(best.get(method, standing), standing, key=lambda s: s.rounds)
-        default = best.pop(study.default)
-        others = {method: s for method, s in best.items() if method.startswith("mean_") == at_means}
-        classic = [s for method, s in others.items() if method.removeprefix("mean_") in study.classic]
-        nearest = [min(group, key=lambda s: s.rounds) for group in (classic, list(others.values()))]
-        found.append(Judgement(problem, own[0].target, default, *nearest))
-    return found
-
-
-def judged_rows(study: Study, found: Sequence[Judgement]) -> list[dict[str, str]]:
-    """Return the rows of the table, with the learning rate in each row's name."""
-    return [
-        {
-            "problem": j.problem + (" (designed on it)" if j.problem in study.aside else ""),
-            "target": f"{j.target:g}",
-            "default": f"{j.default.method}: {j.default}",
-            "best classic": f"{j.classic.method}: {j.classic} ({j.ratios[0]:.2f})",
-            "best other": f"{j.other.method}: {j.other} ({j.ratios[1]:.2f})",
-        }
-        for j in found
-    ]
-
-
-def judged_means(study: Study, found: Sequence[Judgement]) -> tuple[float, float] | None:
-    """Return the geometric means of the two ratios over the problems that judge; None if none has run."""
-    ratios = [j.ratios for j in found if j.problem not in study.aside]
-    if not ratios:
-        return None
-    classic, other = map(_geometric_mean, zip(*ratios, strict=True))
-    return classic, other
-
-
-def judged_tables(study: Study, arrivals: Sequence[Arrival]) -> Iterator[tuple[str, list[dict[str, str]], str]]:
-    """Yield the title, the rows and the means of both tables of a study of the default."""
-    for at_means, title in ((False, "Each method at its own model"), (True, "All at the same running mean")):
-        found = judgements(study, arrivals, at_means=at_means)
-        means = judged_means(study, found)
-        told = f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}." if means else ""
-        yield title, judged_rows(study, found), told
-
-
-def judged_markdown(study: Study, arrivals: Sequence[Arrival]) -> str:
-    """Return both tables of a study of the default, and their means."""
-    parts = []
-    for title, rows, means in judged_tables(study, arrivals):
-        parts.append(f"{title}:\n\n" + (markdown(rows) if rows else "No run yet.\n"))
-        if means:
-            parts.append(f"{means}\n")
-    return "\n".join(parts)
+def standing(method: str, runs: Iterable[Arrival], limit: int) -> Standing:
+    """Return how a method stands on a problem, from a run of each seed."""
+    return Standing(method, tuple(math.inf if run.arrived is None else run.arrived for run in runs), limit)

@@ -1,0 +1,187 @@
+"""The default method against all others, each at the learning rate that wins a race on the first seed.
+
+One rule for every method:
+- On seed 0 the race begins at the middle of the grid of learning rates. The neighbours of the best rate so far come
+  next, until both have run: then the best has a slower one on each side.
+- The best rate is the one that arrives first, or, as long as none does, the one with the best score. A run ends as
+  soon as it can no longer be ahead of a rate that arrived.
+- The winner runs with the other seeds too. If it did not arrive with seed 0, that is a miss already.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedadmm.report.table import markdown
+from fedadmm.runs.records import Goal
+from fedadmm.studies.campaign import Job
+from fedadmm.studies.paper.study import PaperRun, Study
+from fedadmm.studies.ratios import Arrival, Standing, arrivals_file, by_problem, geometric_mean, read_arrivals, standing
+
+Tried = Mapping[float, Arrival]  # by learning rate, with seed 0
+
+
+def leader(tried: Tried) -> float:
+    """Return the best learning rate of those that were tried; the lower one of equals."""
+    return min(tried, key=lambda rate: (tried[rate].arrived or math.inf, -(tried[rate].best or 0.0), rate))
+
+
+def untried(rates: Sequence[float], tried: Tried) -> list[float]:
+    """Return the rates of a grid, lowest first, that are to be tried next; none once the race is decided."""
+    if not tried:
+        return [rates[len(rates) // 2]]
+    best = rates.index(leader(tried))
+    return [rate for rate in rates[max(best - 1, 0) : best + 2] if rate not in tried]
+
+
+def needed(jobs: Iterable[Job]) -> list[Job]:
+    """Return the runs that the races need as far as they are decided now, each with the rounds that it may take."""
+    methods: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        methods.setdefault((job.paper_run.column, _split(job)[0]), []).append(job)
+    return [job for own in methods.values() for job in _needed_of_a_method(own)]
+
+
+def _needed_of_a_method(jobs: Sequence[Job]) -> Iterator[Job]:
+    racing = {_split(job)[1]: job for job in jobs if job.experiment.seed == 0}
+    arrived = [_arrival(job).arrived for job in racing.values()]
+    limit = min((rounds for rounds in arrived if rounds is not None), default=None)
+    if limit is not None:
+        racing = {rate: job.limited(limit) for rate, job in racing.items()}
+    tried = {rate: _arrival(job) for rate, job in racing.items() if job.is_done}
+    left = untried(sorted(racing), tried)
+    yield from (racing[rate] for rate in (*tried, *left))
+    if not left and tried[best := leader(tried)].arrived is not None:
+        yield from (job for job in jobs if _split(job)[1] == best and job.experiment.seed != 0)
+
+
+def _arrival(job: Job) -> Arrival:
+    goal, run = Goal.of(job.experiment), job.experiment
+    metric, arrived = goal.judge(job.records), goal.arrival(job.records)
+    column, best = job.paper_run.column, metric.best(metric.scores(job.records))
+    return Arrival(column, run.label or "", run.seed, arrived, len(job.records), run.target or 0.0, best)
+
+
+def _split(job: Job | PaperRun) -> tuple[str, float]:
+    """Return the method and the learning rate that a row's name has."""
+    method, _, rate = (job.experiment.label or "").partition("-")
+    return method, float(rate)
+
+
+class Judgement(NamedTuple):
+    """A problem: how each method stands at its best learning rate, and who is held against whom."""
+
+    problem: str
+    target: float
+    standings: dict[str, Standing]
+    default: Standing
+    classic: Standing
+    other: Standing
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """The default's rounds against the best classic's and the best other's; their miss counts as their limit."""
+        classic, other = (self.default.rounds / min(s.rounds, s.limit) for s in (self.classic, self.other))
+        return classic, other
+
+
+def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> list[Judgement]:
+    """Return the problems on which every method's race is decided and its winner has run with every seed.
+
+    at_means: against the rows that are evaluated at a running mean, as the default is; else against the others.
+    """
+    assert study.default is not None
+    found = []
+    for problem, own in by_problem(arrivals).items():
+        best = _standings(study, own)
+        if best is None:
+            continue
+        default = best.pop(study.default)
+        others = {method: s for method, s in best.items() if method.startswith("mean_") == at_means}
+        classic = [s for method, s in others.items() if method.removeprefix("mean_") in study.classic]
+        nearest = [min(group, key=lambda s: s.rounds) for group in (classic, list(others.values()))]
+        found.append(Judgement(problem, own[0].target, {study.default: default, **others}, default, *nearest))
+    return found
+
+
+def _standings(study: Study, own: Sequence[Arrival]) -> dict[str, Standing] | None:
+    """Return how each method stands on a problem at the rate that won its race; None if something is missing."""
+    known = {(arrival.method, arrival.seed): arrival for arrival in own}
+    rates: dict[str, dict[float, str]] = {}
+    for run in study.runs("paper"):
+        method, rate = _split(run)
+        rates.setdefault(method, {})[rate] = run.experiment.label or ""
+        limit = run.experiment.rounds
+    found = {}
+    for method, rows in rates.items():
+        tried = {rate: known[row, 0] for rate, row in rows.items() if (row, 0) in known}
+        if untried(sorted(rows), tried):
+            return None
+        winner = rows[leader(tried)]
+        seeds = range(study.paper_seeds if known[winner, 0].arrived is not None else 1)
+        if any((winner, seed) not in known for seed in seeds):
+            return None
+        found[method] = standing(winner, [known[winner, seed] for seed in seeds], limit)
+    return found
+
+
+def judged_rows(study: Study, found: Sequence[Judgement]) -> list[dict[str, str]]:
+    """Return the rows of the table, with the learning rate in each row's name, and the spread over the seeds."""
+    return [
+        {
+            "problem": j.problem + (" (designed on it)" if j.problem in study.aside else ""),
+            "target": f"{j.target:g}",
+            "default": _text(j.default),
+            "best classic": f"{_text(j.classic)}, ratio {j.ratios[0]:.2f}",
+            "best other": f"{_text(j.other)}, ratio {j.ratios[1]:.2f}",
+        }
+        for j in found
+    ]
+
+
+def _text(standing: Standing) -> str:
+    whole = math.isfinite(standing.rounds)
+    spread = f" ({min(standing.arrivals):.0f}..{max(standing.arrivals):.0f})" if whole else ""
+    return f"{standing.method}: {standing}{spread}"
+
+
+def judged_means(study: Study, found: Sequence[Judgement]) -> tuple[float, float] | None:
+    """Return the geometric means of the two ratios over the problems that judge; None if none has run."""
+    ratios = [j.ratios for j in found if j.problem not in study.aside]
+    if not ratios:
+        return None
+    classic, other = map(geometric_mean, zip(*ratios, strict=True))
+    return classic, other
+
+
+def judged_tables(study: Study, arrivals: Sequence[Arrival]) -> Iterator[tuple[str, list[dict[str, str]], str]]:
+    """Yield the title, the rows and the means of both tables of a study of the default."""
+    for at_means, title in ((False, "Each method at its own model"), (True, "All at the same running mean")):
+        found = judgements(study, arrivals, at_means=at_means)
+        means = judged_means(study, found)
+        told = f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}." if means else ""
+        yield title, judged_rows(study, found), told
+
+
+def all_methods(study: Study, arrivals: Sequence[Arrival]) -> list[dict[str, str]]:
+    """Return a row for each method: its mean rounds on each problem."""
+    rows: dict[str, dict[str, str]] = {}
+    for at_means in (False, True):
+        for judgement in judgements(study, arrivals, at_means=at_means):
+            for method, own in judgement.standings.items():
+                rows.setdefault(method, {"method": method})[judgement.problem] = str(own)
+    return list(rows.values())
+
+
+def judged_markdown(study: Study, *, results: Path) -> str:
+    """Return both tables of a study of the default, their means, and what each method needs."""
+    kept = read_arrivals(arrivals_file(study, results))
+    parts = []
+    for title, rows, means in judged_tables(study, kept):
+        parts.append(f"{title}:\n\n" + (markdown(rows) if rows else "No run yet.\n"))
+        if means:
+            parts.append(f"{means}\n")
+    if rows := all_methods(study, kept):
+        parts.append(f"Every method, mean rounds:\n\n{markdown(rows)}")
+    return "\n".join(parts)

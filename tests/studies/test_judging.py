@@ -1,0 +1,134 @@
+"""The race of the learning rates, and the judgement of the default: worked out by hand."""
+
+import math
+
+import pytest
+
+from fedadmm.config.experiment import Experiment
+from fedadmm.runs.records import Record
+from fedadmm.studies.campaign import Job
+from fedadmm.studies.judging import all_methods, judged_means, judged_rows, judgements, needed, untried
+from fedadmm.studies.paper.study import PaperRun, Study
+from fedadmm.studies.ratios import Arrival
+from fedadmm.training.local import LocalTraining
+
+RATES = (0.025, 0.05, 0.1, 0.2, 0.4)
+
+
+def arrival(row, seed=0, arrived=None, best=0.5, problem="a"):
+    """Return a run that arrived, or that did not within 100 rounds."""
+    return Arrival(problem, row, seed, arrived, arrived or 100, 0.9, best)
+
+
+@pytest.mark.parametrize(
+    ("tried", "next_rates"),
+    [
+        ({}, [0.1]),  # the middle
+        ({0.1: (30, 0.9)}, [0.05, 0.2]),
+        ({0.05: (40, 0.9), 0.1: (30, 0.9), 0.2: (20, 0.9)}, [0.4]),  # the best has no slower one above it
+        ({0.05: (40, 0.9), 0.1: (20, 0.9), 0.2: (30, 0.9)}, []),
+        ({0.1: (30, 0.9), 0.2: (20, 0.9), 0.4: (15, 0.9)}, []),  # the end of the grid
+        ({0.1: (None, 0.6), 0.2: (None, 0.5), 0.05: (None, 0.7)}, [0.025]),  # none arrives: the best score leads
+        ({0.05: (None, 0.95), 0.1: (99, 0.9), 0.2: (None, 0.5)}, []),  # an arrival is ahead of every score
+        ({0.05: (20, 0.9), 0.1: (20, 0.9), 0.2: (20, 0.9)}, [0.025]),  # of equals the lower one leads
+    ],
+)
+def test_a_race_goes_on_until_the_best_rate_has_a_slower_one_on_each_side(tried, next_rates):
+    runs = {rate: arrival(f"x-{rate:g}", arrived=arrived, best=best) for rate, (arrived, best) in tried.items()}
+    assert untried(RATES, runs) == next_rates
+
+
+def job(rate, seed=0, scores=()):
+    """Return a run of 100 rounds to 0.9 with these scores so far."""
+    local = LocalTraining(learning_rate=rate)
+    run = Experiment(label=f"x-{rate:g}", seed=seed, rounds=100, target=0.9, stop_at_target=True, local=local)
+    records = tuple(Record(n, score, 1.0, 1.0, (0,), (), 1, 1, 1, 1, 0.1) for n, score in enumerate(scores, 1))
+    return Job(PaperRun("a", run), run, True, records, records)
+
+
+def asked(jobs):
+    """Return rate, seed and number of rounds of the runs that are still to be made."""
+    return [
+        (j.experiment.local.learning_rate, j.experiment.seed, j.experiment.rounds)
+        for j in needed(jobs)
+        if not j.is_published
+    ]
+
+
+def test_a_rate_gets_no_more_rounds_than_the_best_needed_and_the_winner_runs_with_every_seed():
+    scores = {(rate, seed): () for rate in RATES for seed in range(3)}
+
+    def jobs():
+        return [job(*key, value) for key, value in scores.items()]
+
+    assert asked(jobs()) == [(0.1, 0, 100)]
+    scores[0.1, 0] = (0.5, 0.6, 0.9)  # arrives in round 3
+    assert asked(jobs()) == [(0.05, 0, 3), (0.2, 0, 3)]
+    scores[0.05, 0] = (0.5, 0.6, 0.7)  # no longer ahead: it ends
+    scores[0.2, 0] = (0.5, 0.9)
+    assert asked(jobs()) == [(0.4, 0, 2)]
+    scores[0.4, 0] = (0.1, 0.1)
+    assert asked(jobs()) == [(0.2, 1, 100), (0.2, 2, 100)]
+    scores[0.2, 1] = scores[0.2, 2] = (0.9,)
+    assert asked(jobs()) == []
+    assert len(needed(jobs())) == 6  # four rates, and two more seeds
+
+
+def test_a_method_that_misses_on_the_first_seed_is_not_run_with_the_others():
+    rates = {0.05: 0.2, 0.1: 0.3, 0.2: 0.2, 0.4: 0.1, 0.025: 0.1}
+    missed = [job(rate, 0, [score] * 100) for rate, score in rates.items()]
+    assert asked([*missed, job(0.1, 1), job(0.1, 2)]) == []
+
+
+def study():
+    """Return a study of ours, an old, a new and the old method at its mean, at five rates."""
+    labels = [f"{method}-{rate:g}" for method in ("ours", "old", "new", "mean_old") for rate in RATES]
+    runs = [PaperRun("a", Experiment(label=label, rounds=100)) for label in labels]
+    return Study("s", "S", lambda size: runs, default="ours", classic=["old"], aside=["b"], paper_seeds=2)
+
+
+ROUNDS = {
+    # the round of arrival for each seed; the rate is chosen on the first
+    "ours-0.05": (12,), "ours-0.1": (9, 11), "ours-0.2": (10, 2),
+    "old-0.05": (None,), "old-0.1": (30, 50), "old-0.2": (60, 60),
+    "new-0.05": (30,), "new-0.1": (20, 20), "new-0.2": (10, 30), "new-0.4": (None,),
+    "mean_old-0.05": (None,), "mean_old-0.1": (16, 16), "mean_old-0.2": (None, None),
+}  # fmt: skip
+
+
+def kept(problem="a", **changes):
+    """Return what was kept of the runs on a problem."""
+    rounds = ROUNDS | {name.replace("_at_", "-"): value for name, value in changes.items()}
+    return [
+        arrival(row, seed, rounds, problem=problem) for row, own in rounds.items() for seed, rounds in enumerate(own)
+    ]
+
+
+def test_the_default_is_held_against_each_other_method_at_the_rate_that_won_its_race():
+    arrivals = [*kept(), *kept("b"), arrival("ours-0.1", 0, 1, problem="c")]  # c is not complete
+    own, means = (judgements(study(), arrivals, at_means=at_means) for at_means in (False, True))
+    # ours is 10 at 0.1, which is ahead on seed 0, however fast 0.2 is on the other; old is 40, new 20; old's mean 16.
+    assert [j.problem for j in own] == ["a", "b"]
+    assert own[0].ratios == (10 / 40, 10 / 20)
+    assert means[0].ratios == (10 / 16, 10 / 16)
+    assert judged_means(study(), own) == pytest.approx((0.25, 0.5))
+    assert judged_rows(study(), own)[1] == {
+        "problem": "b (designed on it)",
+        "target": "0.9",
+        "default": "ours-0.1: 10.0 (9..11)",
+        "best classic": "old-0.1: 40.0 (30..50), ratio 0.25",
+        "best other": "new-0.2: 20.0 (10..30), ratio 0.50",
+    }
+    assert all_methods(study(), arrivals)[-1] == {"method": "mean_old", "a": "16.0", "b": "16.0"}
+
+
+def test_a_problem_waits_for_every_race_and_every_seed_of_a_winner():
+    for missing in ({"new-0.4"}, {"old-0.05"}):
+        assert judgements(study(), [a for a in kept() if a.method not in missing], at_means=False) == []
+    assert judgements(study(), [a for a in kept() if (a.method, a.seed) != ("ours-0.1", 1)], at_means=False) == []
+
+
+def test_a_miss_of_the_default_has_lost_and_its_limit_does_not_stand_for_an_arrival():
+    missed = [a._replace(arrived=None) if a.method.startswith("ours") else a for a in kept()]
+    missed += [arrival("ours-0.025", best=0.1), arrival("ours-0.4", best=0.1)]
+    assert judgements(study(), missed, at_means=False)[0].ratios == (math.inf, math.inf)
