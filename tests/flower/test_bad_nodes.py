@@ -62,16 +62,6 @@ def test_an_upload_that_is_no_use_is_refused_named_and_counted(
     assert "Client 2 is refused in round 1" in caplog.text
 
 
-def test_a_reply_without_its_books_is_passed_over(tmp_path: Path) -> None:
-    from flower_fedadmm.client_app import app
-
-    config = config_of(tmp_path)
-    with server_of(config) as strategy:
-        start(strategy, Spoiling(app, config, spoil=lambda reply: reply.content.pop("config")), rounds=1)
-        (record,) = strategy._folder.records()
-    assert (record.clients, record.lost) == ((0, 1, 3), (2,))
-
-
 def test_a_client_with_another_model_is_left_out_with_the_difference(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,7 +8,7 @@ from flwr.app import Message, MessageType
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedadmm.flower.messages import BadReplyError, pack_question, read_description
+from fedadmm.flower.messages import BadReplyError, NoReplyError, pack_question, read_description
 from fedadmm.flower.settings import FederationSettings
 
 POLL = 1.0  # seconds between two looks at who is there
@@ -37,13 +37,6 @@ class ClientNodes:
                 log(INFO, "Waiting for nodes: %d of %d (min-available-nodes) are there", told, at_least)
             time.sleep(POLL)
 
-    def client_asked(self, requests: list[Message], reply: Message) -> str:
-        """Return the client that a reply should be of: an error that the SuperLink made does not name the node."""
-        for request in requests:
-            if request.metadata.message_id == reply.metadata.reply_to_message_id:
-                return str(self._clients.get(request.metadata.dst_node_id))
-        return "unknown"
-
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         if nodes:
             messages = [
@@ -57,7 +50,7 @@ class ClientNodes:
         node = reply.metadata.src_node_id
         try:
             client, model = read_description(reply)
-        except BadReplyError as error:
+        except (BadReplyError, NoReplyError) as error:
             log(WARNING, "Node %d is not asked: %s", node, error)
             return
         problem = self._problem(client, model)

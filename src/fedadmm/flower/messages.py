@@ -1,24 +1,27 @@
 """What the server asks of a node and what a node answers, each packed on one side and read on the other, side by side.
 
-The server looks at nothing that a node sent before it has been read here. A reply that cannot be used raises
+Neither side trusts the other. Nothing that a node sent is looked at before it has been read here: every part has to be
+there, of its type, dtype, shape, length and range, before it is decoded. A reply that is anything else raises
 BadReplyError with the reason. So whatever is to be demanded of replies is demanded here.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from logging import WARNING
 from typing import Any, NamedTuple
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
-from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.delivery import Reply, Request
+from fedadmm.core.delivery import Request
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite, norm_of
-from fedadmm.flower.wire import Payload, Wire, WrongFormatError, integer, number
+from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
+
+MOST_SCORES = 100  # that an evaluation may have
+MOST_WORDS = 500  # characters of what a node said that are logged
 
 
 class NodeRequest(NamedTuple):
@@ -53,11 +56,11 @@ def read_request(content: RecordDict, wire: Wire) -> NodeRequest:
     config = content.config_records["config"]
     client = integer(config, "client-id")
     gradients, last_round = (integer(config, key) if key in config else None for key in ("gradients", "last-round"))
-    round, epochs = integer(config, "server-round"), integer(config, "epochs")
+    round, epochs = integer(config, "server-round", least=1), integer(config, "epochs")
     download, floats = wire.unpack_download(content.array_records["arrays"])
     assignment = Assignment(client, round, epochs, gradients, last_round=last_round)
-    delivery = Request(client, integer(config, "number"), integer(config, "applied"))
-    buffers = Buffers(floats, torch.tensor(config["integers"], dtype=torch.int64))
+    delivery = Request(client, integer(config, "number", least=1), integer(config, "applied"))
+    buffers = Buffers(floats, integers(config, "integers", length=wire.num_integers))
     arrays = content.array_records.get("initial")
     initial = None if arrays is None else wire.read_model(arrays).message
     return NodeRequest(assignment, delivery, federation_of(content), download, buffers, initial)
@@ -73,8 +76,12 @@ def federation_of(content: RecordDict) -> str:
     return str(content.config_records["config"]["federation"])
 
 
+class NoReplyError(Exception):
+    """A node that did not answer, or answered with an error of its own, with the reason."""
+
+
 class BadReplyError(Exception):
-    """A reply that cannot be used, with the reason."""
+    """A reply that is not what was asked for, with the reason."""
 
 
 def pack_description(client: int, model: list[str]) -> RecordDict:
@@ -88,7 +95,7 @@ def read_description(message: Message) -> tuple[int, list[str]]:
         config = content.config_records["config"]
         model = config["model"]
         if not isinstance(model, list):
-            raise TypeError(f"model is {model!r}, not a list of arrays")
+            raise WrongFormatError("model is not a list of arrays")
         return integer(config, "client-id"), [str(line) for line in model]
 
 
@@ -104,35 +111,42 @@ def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_
     return RecordDict({"arrays": arrays, "metrics": metrics, "config": config})
 
 
-def read_update(message: Message, wire: Wire, *, theta: Vector, buffers: Buffers) -> tuple[Reply, ClientResult]:
-    """Return which request a reply answers, and its update of the theta and the buffers that clients were sent.
+def read_update(message: Message, wire: Wire, *, request: Request, theta: Vector, buffers: Buffers) -> ClientResult:
+    """Return the update in the reply to a request, of the theta and the buffers that were sent with it.
 
-    Whether it is the client's first is known to the server. An upload of the wrong format is
-    refused like one that is not finite.
+    Whose it is is known from the request: a reply that claims something else is refused. Whether it is the client's
+    first is known to the server.
     """
     with _reading(message) as content:
         config, metrics = content.config_records["config"], content.metric_records["metrics"]
-        reply = Reply(integer(config, "client-id"), integer(config, "number"))
-        integers = torch.tensor(config["integers"], dtype=torch.int64)
-        finite = bool(integer(metrics, "finite"))
-        try:
-            payload = wire.unpack_upload(content.array_records["arrays"], theta=theta)
-            if integers.shape != buffers.integers.shape:
-                raise WrongFormatError(f"{len(integers)} integer buffers, and {len(buffers.integers)} were expected")
-        except WrongFormatError as error:
-            log(WARNING, "Client %d sent an upload of the wrong format: %s", reply.client, error)
-            payload, finite = Payload((), torch.empty(0)), False
+        for key, asked in (("client-id", request.client), ("number", request.number)):
+            if (claimed := integer(config, key)) != asked:
+                raise WrongFormatError(f"its {key} is {claimed}, and {asked} was asked")
+        finite = integer(metrics, "finite", largest=1) == 1
+        payload = wire.unpack_upload(content.array_records["arrays"], theta=theta)
+        left_behind = Buffers(payload.floats, integers(config, "integers", length=len(buffers.integers)))
         steps, gradients = integer(metrics, "steps"), integer(metrics, "gradient-evaluations")
-        loss, left_behind = number(metrics, "train-loss"), Buffers(payload.floats, integers)
         epsilon = number(metrics, "epsilon") if "epsilon" in metrics else None
-        stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm_of(payload.message))
+        loss, norm = number(metrics, "train-loss"), norm_of(payload.message)
+        stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm)
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
     finite = finite and is_finite(payload.message)
-    return reply, ClientResult(reply.client, payload.message, stats, first_visit=False, finite=finite)
+    return ClientResult(request.client, payload.message, stats, first_visit=False, finite=finite)
+
+
+def refused(client: int) -> ClientResult:
+    """Return the result of a client whose reply is not an update: it leaves no trace but its name."""
+    nothing = Buffers(torch.empty(0), torch.empty(0, dtype=torch.int64))
+    return ClientResult(client, (), ClientStats(0, 0, 0.0, nothing), first_visit=False, finite=False)
 
 
 def aggregated_by(
-    aggregator: Strategy, counting: list[tuple[ClientResult, Message]], wire: Wire, *, server_round: int, theta: Vector
+    aggregator: Strategy,
+    counting: list[tuple[ClientResult, Message]],
+    wire: ModelWire,
+    *,
+    server_round: int,
+    theta: Vector,
 ) -> list[ClientResult]:
     """Return the results, the first of which brings what a strategy such as Krum made of all the models."""
     sound = [(result, message) for result, message in counting if result.finite]
@@ -140,7 +154,7 @@ def aggregated_by(
         return [result for result, _ in counting]
     arrays, _ = aggregator.aggregate_train(server_round, [message for _, message in sound])
     assert arrays is not None
-    upload, floats = wire.unpack_upload(arrays, theta=theta)
+    upload, floats = wire.upload_of(wire.read_own_model(arrays), theta=theta)
     first = sound[0][0]
     stats = first.stats._replace(buffers=first.stats.buffers._replace(floats=floats))
     brought = first._replace(upload=upload, stats=stats, mean_of=tuple(result.client for result, _ in sound))
@@ -154,27 +168,51 @@ def pack_scores(scores: dict[str, float], *, num_examples: int) -> RecordDict:
     return RecordDict({"metrics": MetricRecord({"num-examples": num_examples, **scores})})
 
 
-def read_scores(message: Message) -> RecordDict:
-    """Return the scores of an evaluation, still as Flower's records, which Flower averages."""
+class Scores(NamedTuple):
+    """A client's scores, and how many examples they are over."""
+
+    num_examples: int
+    values: dict[str, float]
+
+
+def read_scores(message: Message) -> Scores:
+    """Return the scores of an evaluation."""
     with _reading(message) as content:
-        integer(content.metric_records["metrics"], "num-examples")
-        return content
+        metrics = content.metric_records["metrics"]
+        if len(metrics) > MOST_SCORES:
+            raise WrongFormatError(f"it has {len(metrics)} scores; {MOST_SCORES} are the most")
+        values = {str(key): number(metrics, key) for key in metrics if key != "num-examples"}
+        return Scores(integer(metrics, "num-examples", least=1), values)
+
+
+def mean_scores(scores: list[Scores]) -> dict[str, float]:
+    """Return the mean of each score over the examples of the clients that sent a finite one."""
+    names = dict.fromkeys(name for own in scores for name in own.values)
+    means = {}
+    for name in names:
+        found = [
+            (own.num_examples, own.values[name]) for own in scores if math.isfinite(own.values.get(name, math.nan))
+        ]
+        if found:
+            means[name] = sum(count * value for count, value in found) / sum(count for count, _ in found)
+    return means
 
 
 @contextmanager
 def _reading(message: Message) -> Iterator[RecordDict]:
-    """Give the records of a reply; an error of Flower's, or records that are not as they should be, are bad replies."""
+    """Give the records of a reply; whatever is wrong with them makes it a bad one."""
     if message.has_error():
-        raise BadReplyError(_reason(message))
+        raise NoReplyError(_reason(message))
     try:
         yield message.content
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadReplyError(f"its reply cannot be read: {error!r}") from error
+    except Exception as error:  # no message may end a run
+        told = str(error) if isinstance(error, WrongFormatError) else f"it cannot be read: {error!r}"
+        raise BadReplyError(told[:MOST_WORDS]) from error
 
 
 def _reason(message: Message) -> str:
     """Return why a reply is an error: the last line of what a client raised is the sentence."""
     if message.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
         return "it did not answer within round-timeout"
-    lines = (message.error.reason or "no reason was given").strip().splitlines()
-    return f"{lines[-1]} (code {message.error.code})"
+    lines = (message.error.reason or "no reason was given").strip().splitlines() or [""]
+    return f"{lines[-1][:MOST_WORDS]} (code {message.error.code})"

@@ -22,18 +22,27 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from fedadmm.config.experiment import with_seed
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.delivery import NONE, Collection, Request
+from fedadmm.core.delivery import NONE, Collection, Reply, Request
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.client_nodes import ClientNodes
-from fedadmm.flower.messages import BadReplyError, NodeRequest, aggregated_by, pack_request, read_scores, read_update
+from fedadmm.flower.messages import (
+    BadReplyError,
+    NodeRequest,
+    NoReplyError,
+    aggregated_by,
+    mean_scores,
+    pack_request,
+    read_scores,
+    read_update,
+    refused,
+)
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import WIRES, ModelWire
@@ -48,7 +57,7 @@ class _Round:
     """A round from its requests to its commit."""
 
     replies: Collection  # which of them count, and who has not answered
-    requests: list[Message]
+    requests: list[tuple[Message, Request]]
     began: float
     # What became of it once its replies were applied; it does not count before it is committed.
     applied: tuple[ServerCheckpoint, RoundSummary] | None = None
@@ -117,7 +126,7 @@ class AlgorithmStrategy(Strategy):
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
         num_asked, num_selected = len(self._round.requests), len(assignments)
         log(INFO, "Round %d asks %d of %d clients", self.checkpoint.round + 1, num_asked, num_selected)
-        return self._round.requests
+        return [message for message, _ in self._round.requests]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -154,28 +163,30 @@ class AlgorithmStrategy(Strategy):
         )
         assignments = [self._planner.assignment(round, int(client)) for client in clients]
         connected = self._nodes.connected(grid, at_least=0)
-        return self._requests(MessageType.EVALUATE, assignments, connected, config)
+        return [message for message, _ in self._requests(MessageType.EVALUATE, assignments, connected, config)]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the metrics over the clients' examples, of theta and of the clients' own models."""
-        contents = []
+        scores = []
         for message in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
             try:
-                contents.append(read_scores(message))
-            except BadReplyError as error:
+                scores.append(read_scores(message))
+            except (BadReplyError, NoReplyError) as error:
                 log(WARNING, "Node %d was not evaluated: %s", message.metadata.src_node_id, error)
-        return aggregate_metricrecords(contents, "num-examples") if contents else None
+        return MetricRecord(dict(mean_scores(scores))) if scores else None
 
     def _requests(
         self, kind: str, assignments: list[Assignment], connected: dict[int, int], config: ConfigRecord
-    ) -> list[Message]:
+    ) -> list[tuple[Message, Request]]:
         """Return the requests to the clients that are connected."""
         messages = []
         for assignment in assignments:
             if assignment.client in connected:
-                content = pack_request(self._request(kind, assignment), self.wire, config=config)
+                request = self._request(kind, assignment)
+                content = pack_request(request, self.wire, config=config)
                 node, timeout = connected[assignment.client], self.settings.round_timeout
-                messages.append(Message(content, node, kind, ttl=timeout, group_id=str(assignment.round)))
+                message = Message(content, node, kind, ttl=timeout, group_id=str(assignment.round))
+                messages.append((message, request.delivery))
         return messages
 
     def _request(self, kind: str, assignment: Assignment) -> NodeRequest:
@@ -193,19 +204,31 @@ class AlgorithmStrategy(Strategy):
         """Return the results of the replies that count, in rising order of their clients."""
         found = []
         sent = self.algorithm.download(self.checkpoint.server)  # its theta need not be the server's
+        # A reply is that of the client that was asked by the message it answers, whatever it says.
+        asked = {message.metadata.message_id: request for message, request in self._round.requests}
         for message in replies:
-            try:
-                reply, result = read_update(message, self.wire, theta=sent.theta, buffers=self.checkpoint.buffers)
-            except BadReplyError as error:
-                client = self._nodes.client_asked(self._round.requests, message)
-                log(WARNING, "Client %s failed: %s", client, error)
+            node, request = message.metadata.src_node_id, asked.get(message.metadata.reply_to_message_id)
+            if request is None:
+                log(WARNING, "Node %d answered what it was not asked in this round", node)
                 continue
-            if self._round.replies.counts(reply):
-                first_visit = self._folder.store.round_of(reply.client) is None
+            client = request.client
+            try:
+                result = read_update(
+                    message, self.wire, request=request, theta=sent.theta, buffers=self.checkpoint.buffers
+                )
+            except NoReplyError as error:
+                log(WARNING, "Client %d failed: %s", client, error)
+                continue
+            except BadReplyError as error:
+                log(WARNING, "Client %d (node %d) sent a reply that is no update: %s", client, node, error)
+                result = refused(client)
+            if self._round.replies.counts(Reply(client, request.number)):
+                first_visit = self._folder.store.round_of(client) is None
                 found.append((result._replace(first_visit=first_visit), message))
         found.sort(key=lambda pair: pair[0].client)
         if self._aggregator is None:
             return [result for result, _ in found]
+        assert isinstance(self.wire, ModelWire)
         return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent.theta)
 
     def _commit(self, arrays: ArrayRecord) -> None:
@@ -214,7 +237,7 @@ class AlgorithmStrategy(Strategy):
             return
         checkpoint, summary = self._round.applied
         if isinstance(self.wire, ModelWire):
-            theta, floats = self.wire.read_model(arrays)
+            theta, floats = self.wire.read_own_model(arrays)
             server, buffers = checkpoint.server._replace(theta=theta), checkpoint.buffers._replace(floats=floats)
             checkpoint = checkpoint._replace(server=server, buffers=buffers)
         self.scores = self._evaluated(checkpoint)

@@ -1,5 +1,6 @@
 """How vectors travel in Flower's records: as the fields of our messages, or as a model."""
 
+import io
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
+from numpy.lib import format as npy
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
@@ -35,11 +37,11 @@ class Wire:
         theta = model.weights.clone()
         self.download, client, self.upload = probe(algorithm, theta)
         self.client_type = type(client)
-        self.floats = model.buffers().floats
+        self.floats, self.num_integers = model.buffers().floats, len(model.buffers().integers)
         parameters = {name: p.shape for name, p in model.module.named_parameters() if p.requires_grad}
         buffers = {name: b.shape for name, b in model.module.named_buffers() if b.is_floating_point()}
         self._shapes = {name: tuple(shape) for name, shape in {**parameters, **buffers}.items()}
-        self._sizes = [theta.numel(), self.floats.numel()]
+        self._sizes, self._dtype = [theta.numel(), self.floats.numel()], theta.dtype
 
     @property
     def description(self) -> list[str]:
@@ -53,9 +55,17 @@ class Wire:
         return ArrayRecord({name: _array(part.view(shape)) for (name, shape), part in shaped})
 
     def read_model(self, arrays: ArrayRecord) -> Payload:
-        """Return theta and the float buffers of a model's arrays."""
-        found = _tensors(arrays, self._shapes)
-        return Payload(*torch.cat([found[name].reshape(-1) for name in self._shapes]).split(self._sizes))
+        """Return theta and the float buffers of a model's arrays, which are exactly those of our model."""
+        kind = np.dtype(str(self._dtype).removeprefix("torch."))
+        return self._joined(_tensors(arrays, {name: (kind, shape) for name, shape in self._shapes.items()}))
+
+    def read_own_model(self, arrays: ArrayRecord) -> Payload:
+        """Return the same of arrays that Flower made on this machine, which may have another dtype."""
+        return self._joined({name: torch.from_numpy(array.numpy()) for name, array in arrays.items()})
+
+    def _joined(self, found: Mapping[str, torch.Tensor]) -> Payload:
+        flat = torch.cat([found[name].reshape(-1).to(self._dtype) for name in self._shapes])
+        return Payload(*flat.split(self._sizes))
 
     def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return what travels to a client."""
@@ -114,27 +124,43 @@ class ModelWire(Wire):
 
     def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
         """Return the upload and the buffers."""
-        sent, floats = self.read_model(arrays)
-        return Payload(type(self.upload)(sent - theta), floats)
+        return self.upload_of(self.read_model(arrays), theta=theta)
+
+    def upload_of(self, model: Payload, *, theta: Vector) -> Payload:
+        """Return the upload of a client that sends this model."""
+        return Payload(type(self.upload)(model.message - theta), model.floats)
 
 
 WIRES: dict[str, type[Wire]] = {"upload": Wire, "model": ModelWire}
 
 
-def integer(record: ConfigRecord | MetricRecord, key: str) -> int:
-    """Return a whole number of a record."""
+LARGEST = 2**53  # of the numbers that travel: floats hold all whole numbers up to it
+
+
+def integer(record: ConfigRecord | MetricRecord, key: str, *, least: int = 0, largest: int = LARGEST) -> int:
+    """Return a whole number of a record, within its range."""
     value = record[key]
-    if not isinstance(value, int):
-        raise TypeError(f"{key} is {value!r}, not a whole number")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= largest:
+        raise WrongFormatError(f"{key} is {str(value)[:40]}, not a whole number from {least} to {largest}")
     return value
 
 
 def number(record: MetricRecord, key: str) -> float:
     """Return a number of a record."""
     value = record[key]
-    if not isinstance(value, int | float):
-        raise TypeError(f"{key} is {value!r}, not a number")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise WrongFormatError(f"{key} is {str(value)[:40]}, not a number")
     return float(value)
+
+
+def integers(record: ConfigRecord, key: str, *, length: int) -> torch.Tensor:
+    """Return a list of whole numbers of a record: the integer buffers, of which there are this many."""
+    values = record[key]
+    if not isinstance(values, list) or len(values) != length:
+        raise WrongFormatError(f"{key} is not a list of {length}")
+    if not all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in values):
+        raise WrongFormatError(f"{key} has something that is not a whole number of 64 bits")
+    return torch.tensor(values, dtype=torch.int64)
 
 
 def _pack(payload: Payload) -> ArrayRecord:
@@ -146,10 +172,10 @@ def _pack(payload: Payload) -> ArrayRecord:
 
 def _unpack(arrays: ArrayRecord, like: Any, floats: Vector) -> Payload:
     fields = like._asdict()
-    shapes = {key: tuple(torch.as_tensor(value).shape) for key, value in fields.items()}
+    expected = {key: _expected(value) for key, value in fields.items()}
     if floats.numel():
-        shapes["buffers"] = tuple(floats.shape)
-    found = _tensors(arrays, shapes)
+        expected["buffers"] = _expected(floats)
+    found = _tensors(arrays, expected)
     buffers = found.pop("buffers", floats)
     values = {k: found[k] if isinstance(v, torch.Tensor) else found[k].item() for k, v in fields.items()}
     return Payload(like._replace(**values), buffers)
@@ -159,9 +185,35 @@ def _array(value: Any) -> Array:
     return Array(value.numpy() if isinstance(value, torch.Tensor) else np.asarray(value))
 
 
-def _tensors(arrays: ArrayRecord, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
-    found = {key: tuple(array.shape) for key, array in arrays.items()}
-    if found != dict(shapes):
-        key = next(key for key in [*shapes, *found] if found.get(key) != shapes.get(key))
-        raise WrongFormatError(f"{key} has shape {found.get(key)}, and {shapes.get(key)} was expected")
-    return {key: torch.from_numpy(array.numpy().copy()) for key, array in arrays.items()}
+Expected = tuple[np.dtype[Any], tuple[int, ...]]  # of an array
+
+
+def _expected(value: Any) -> Expected:
+    array = value.numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    return array.dtype, array.shape
+
+
+def _tensors(arrays: ArrayRecord, expected: Mapping[str, Expected]) -> dict[str, torch.Tensor]:
+    """Return the tensors in a record of exactly these arrays."""
+    for key in dict.fromkeys([*expected, *arrays]):
+        if key not in arrays or key not in expected:
+            raise WrongFormatError(f"it has the arrays {', '.join(arrays)}, and {', '.join(expected)} were expected")
+    return {key: _tensor(key, arrays[key], *kind) for key, kind in expected.items()}
+
+
+def _tensor(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> torch.Tensor:
+    """Return an array's tensor; what it claims to be is compared with its bytes before any of them is decoded."""
+    if (array.dtype, tuple(array.shape)) != (str(dtype), shape):
+        raise WrongFormatError(
+            f"{key} is {array.dtype} of shape {tuple(array.shape)}, and {dtype} of shape {shape} was expected"
+        )
+    file = io.BytesIO()
+    npy.write_array_header_1_0(file, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    header, num_bytes = file.getvalue(), math.prod(shape) * dtype.itemsize
+    begin = len(array.data) - num_bytes
+    # Versions of numpy differ in the spaces that fill the header up, and so in the two bytes of its length.
+    given, fixed = array.data[:begin], len(npy.MAGIC_PREFIX) + 2
+    same = given[:fixed] == header[:fixed] and given[fixed + 2 :].split() == header[fixed + 2 :].split()
+    if begin < 0 or array.stype != "numpy.ndarray" or not same:
+        raise WrongFormatError(f"{key} has {len(array.data)} bytes that are not {dtype} of shape {shape}")
+    return torch.from_numpy(np.frombuffer(array.data, dtype, offset=begin).reshape(shape).copy())

@@ -1,0 +1,168 @@
+"""Hostile and broken nodes: no message ends a run, and none is worth more than the node's own silence."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hostile import DESCRIPTIONS, SCORES, UPDATES, Attack
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from local_grid import Array, LocalGrid, Message, assert_books_agree, start
+from test_strategy import config_of, grid_of, server_of
+
+from fedadmm.core.delivery import Request
+from fedadmm.core.round import is_finite
+from fedadmm.flower.messages import BadReplyError, read_update
+
+
+class HostileGrid(LocalGrid):
+    """A grid on which node 102, client 2, spoils its replies of a kind, with one attack after the other."""
+
+    def __init__(self, config: dict[str, Any], *, kind: str, attacks: Iterable[Attack]) -> None:
+        from flower_fedadmm.client_app import app
+
+        super().__init__(app, config)
+        self._kind, self._attacks = kind, iter(attacks)
+
+    def _answer(self, message: Message) -> Message:
+        reply = super()._answer(message)
+        if message.metadata.dst_node_id == 102 and message.metadata.message_type == self._kind:
+            next(self._attacks)(reply)
+        return reply
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    logging.getLogger("flwr").addHandler(caplog.handler)
+    yield caplog
+    logging.getLogger("flwr").removeHandler(caplog.handler)
+
+
+def test_hostile_updates_are_refused_and_the_others_go_on_as_if_the_node_was_never_asked(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(tmp_path)
+    with server_of(config) as strategy:
+        grid = HostileGrid(config, kind="train", attacks=UPDATES.values())
+        result = start(strategy, grid, rounds=len(UPDATES))
+        for attack, record in zip(UPDATES, strategy._folder.records(), strict=True):
+            assert (attack, record.clients, record.refused, record.lost) == (attack, (0, 1, 3), (2,), ())
+            assert f"Client 2 is refused in round {record.round}:" in told.text
+        assert result.train_metrics_clientapp[1]["num-refused"] == 1
+        assert strategy.checkpoint.server.theta.dtype == torch.float32
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
+def test_hostile_scores_are_left_out(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    config = config_of(tmp_path, fraction_evaluate=1.0)
+    with server_of(config) as strategy:
+        grid = HostileGrid(config, kind="evaluate", attacks=SCORES.values())
+        result = start(strategy, grid, rounds=len(SCORES))
+    assert all(0 <= scores["accuracy"] <= 1 for scores in result.evaluate_metrics_clientapp.values())
+    left_out = {id(record) for record in told.records if record.getMessage().startswith("Node 102 was not evaluated")}
+    assert len(left_out) == len(SCORES) == len(result.evaluate_metrics_clientapp), left_out
+
+
+def test_a_score_that_is_no_number_does_not_spoil_the_mean(tmp_path: Path) -> None:
+    def attack(reply: Message) -> None:
+        reply.content["metrics"]["accuracy"] = float("nan")
+
+    config = config_of(tmp_path, fraction_evaluate=1.0)
+    with server_of(config) as strategy:
+        result = start(strategy, HostileGrid(config, kind="evaluate", attacks=[attack]), rounds=1)
+    assert 0 <= result.evaluate_metrics_clientapp[1]["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("attack", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_a_node_that_does_not_say_properly_who_it_is_is_not_asked(attack: Attack, tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with server_of(config) as strategy:
+        grid = HostileGrid(config, kind="query", attacks=[attack])
+        assert strategy._nodes.connected(grid, at_least=0).keys() == {0, 1, 3}
+
+
+def test_a_reply_to_nobodys_question_is_passed_over(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    grid = grid_of(config)
+    with server_of(config) as strategy:
+        replies = list(grid.send_and_receive(strategy.configure_train(1, strategy.arrays, {}, grid)))
+        replies[0].metadata.__dict__["_reply_to_message_id"] = "another"
+        strategy.aggregate_train(1, replies)
+        assert len(strategy._round.replies.missing) == 1
+
+
+SCALARS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=5), st.binary(max_size=5), st.booleans()
+)
+VALUES = st.one_of(SCALARS, st.lists(st.integers(-5, 5), max_size=3), st.lists(st.floats(), max_size=3))
+
+
+class Mutant:
+    """A true reply in which some things were changed."""
+
+    def __init__(self, reply: Message, data: st.DataObject) -> None:
+        self.reply, self._data = reply, data
+        for _ in range(data.draw(st.integers(1, 3))):
+            data.draw(st.sampled_from([self._a_record_goes, self._a_value, self._an_array, self._bytes]))()
+
+    def _a_record_goes(self) -> None:
+        self.reply.content.pop(self._data.draw(st.sampled_from(["arrays", "metrics", "config"])), None)
+
+    def _a_value(self) -> None:
+        record = self.reply.content.get(self._data.draw(st.sampled_from(["metrics", "config"])))
+        if record is not None:
+            key = self._data.draw(st.sampled_from([*record, "more"]))
+            with suppress(TypeError, ValueError):  # Flower's records do not take everything
+                record[key] = self._data.draw(VALUES)
+
+    def _an_array(self) -> None:
+        arrays = self.reply.content.get("arrays")
+        if arrays is not None:
+            shape = tuple(self._data.draw(st.lists(st.integers(-1, 10**12), max_size=3)))
+            dtype = self._data.draw(st.sampled_from(["float32", "float64", "complex64", "object", "", "x"]))
+            name = self._data.draw(st.sampled_from([*arrays, "more"]))
+            arrays[name] = Array(dtype, shape, "numpy.ndarray", self._data.draw(st.binary(max_size=200)))
+
+    def _bytes(self) -> None:
+        for name, array in list(self.reply.content.get("arrays", {}).items()):
+            data = bytearray(array.data)
+            for _ in range(self._data.draw(st.integers(1, 3))):
+                if data:
+                    data[self._data.draw(st.integers(0, min(len(data) - 1, 300)))] = self._data.draw(
+                        st.integers(0, 255)
+                    )
+            self.reply.content["arrays"][name] = Array(array.dtype, array.shape, array.stype, bytes(data))
+
+
+@pytest.mark.parametrize("cases", [100, pytest.param(3000, marks=pytest.mark.slow)])
+def test_whatever_arrives_is_refused_or_is_an_update(cases: int, tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    grid = grid_of(config)
+    with server_of(config) as strategy:
+        messages = strategy.configure_train(1, strategy.arrays, {}, grid)
+        request: Request = strategy._round.requests[0][1]
+        (true,) = grid.send_and_receive(messages[:1])
+        sent, wire = strategy.algorithm.download(strategy.checkpoint.server), strategy.wire
+        buffers = strategy.checkpoint.buffers
+        content = true.content
+
+        @settings(max_examples=cases, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        @given(st.data())
+        def check(data: st.DataObject) -> None:
+            copies = {name: type(record)(dict(record)) for name, record in content.items()}
+            true.content = type(content)(copies)
+            mutant = Mutant(true, data)
+            try:
+                result = read_update(mutant.reply, wire, request=request, theta=sent.theta, buffers=buffers)
+            except BadReplyError:
+                return
+            assert result.client == request.client
+            assert [(f.dtype, f.shape) for f in result.upload] == [(f.dtype, f.shape) for f in wire.upload]
+            assert result.finite <= is_finite(result.upload)
+            assert result.stats.steps >= 0
+
+        check()
