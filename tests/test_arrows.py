@@ -26,6 +26,7 @@ ARROWS = {
     "config": PLANS,
     "runs": RUNS,
     "report": {"core", "runs"},
+    "api": RUNS | {"runs", "report"},
     "flower": RUNS | {"runs"},
     "studies": RUNS | {"runs", "report", "flower"},
     "cli": set(PACKAGES),

@@ -27,6 +27,11 @@ from fedadmm.algorithms import FedYogi as FedYogi
 from fedadmm.algorithms import LocalGHBM as LocalGHBM
 from fedadmm.algorithms import RandomisedServer as RandomisedServer
 from fedadmm.algorithms import Scaffold as Scaffold
+from fedadmm.api.result import Result as Result
+from fedadmm.api.running import load_experiment as load_experiment
+from fedadmm.api.running import open_run as open_run
+from fedadmm.api.running import run as run
+from fedadmm.api.simulate import simulate as simulate
 from fedadmm.config.experiment import Experiment as Experiment
 from fedadmm.core.algorithm import Algorithm as Algorithm
 from fedadmm.core.algorithm import LocalProblem as LocalProblem
@@ -46,8 +51,6 @@ from fedadmm.data import load as load
 from fedadmm.data import make_dataset as make_dataset
 from fedadmm.data.generated import GeneratedData as GeneratedData
 from fedadmm.runs.records import Record as Record
-from fedadmm.runs.runner import Result as Result
-from fedadmm.runs.runner import simulate as simulate
 from fedadmm.runs.simulation import Simulation as Simulation
 from fedadmm.training.local import LocalTraining as LocalTraining
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from fedadmm.algorithms import FedADMM
+from fedadmm.api.simulate import simulate
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.data import Examples, federate, load
 from fedadmm.data.generated import GeneratedData, synthetic
 from fedadmm.runs.assembly import data_of
-from fedadmm.runs.runner import simulate
 from fedadmm.runs.simulation import Simulation
 from fedadmm.training.local import LocalTraining
 from play import identical

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fedadmm.algorithms import FedADMM, FedADMMReleased, FedAvg, FedDyn, FedProx, FedSGD, Scaffold
+from fedadmm.api.simulate import simulate
 from fedadmm.core.algorithm import Algorithm, Vector
 from fedadmm.core.round import Assignment
 from fedadmm.core.schedules import Step
-from fedadmm.runs.runner import simulate
 from fedadmm.training.local import LocalTraining
 from play import Watched, identical
 from worlds import World, made, network, some_data

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedadmm import Experiment, InputError, simulate
+from fedadmm import Experiment, InputError, Simulation
 from fedadmm.engine.choice import Choice, settings_for
 from fedadmm.runs import runner
 from fedadmm.state.disk import DiskStore
@@ -82,9 +82,9 @@ def test_a_folder_without_an_arithmetic_is_of_another_version(tmp_path: Path, mo
         runner.run(experiment, out=tmp_path)
 
 
-def test_an_option_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InputError, match="a simulation has no option 'engin'; it has model, data, local"):
-        simulate(Experiment().algorithm, model="mlp", data=_Data(), rounds=1, engin="serial")
+def test_an_option_that_there_is_not_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"a simulation has no option 'engin'; did you mean engine?"):
+        Simulation(Experiment().algorithm, model="mlp", data=_Data(), engin="serial")
 
 
 class _Data:

@@ -136,9 +136,8 @@ def test_a_number_too_large_for_the_embedding_is_found_in_data_made_client_by_cl
 def test_an_embedding_that_cannot_be_stacked_is_refused_and_auto_picks_workers(options: Any) -> None:
     with pytest.raises(InputError, match=r'embedding with max_norm or sparse .* use engine = "workers"'):
         result_of(made(lambda: Bag(**options)), dealt(), engine="stacked")
-    assert str(result_of(made(lambda: Bag(**options)), dealt(), engine="auto", rounds=0).simulation.engine).startswith(
-        "workers"
-    )
+    picked = result_of(made(lambda: Bag(**options)), dealt(), engine="auto", rounds=0).federation().engine
+    assert str(picked).startswith("workers")
 
 
 def test_trying_a_model_leaves_its_weights_as_they_are() -> None:

@@ -14,9 +14,8 @@ from fedadmm.cli.options import Algorithms, Changes, DataDir, LogTo, Out, PlanAr
 from fedadmm.cli.progress import Session, how_it_ended
 from fedadmm.cli.show import show_comparison
 from fedadmm.config.experiment import Experiment
-from fedadmm.report.runs import RunData, Section, by_setting, gather_runs, read_run, section_of
+from fedadmm.report.runs import RunData, Section, by_setting, gather_runs, section_of
 from fedadmm.runs.records import EXIT_CODES
-from fedadmm.runs.sinks import sinks_from
 
 
 def compare_command(
@@ -40,14 +39,14 @@ def compare_command(
     check_seeds(seeds)
     firsts = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
     experiments = [first.replace(seed=first.seed + more) for more in range(seeds) for first in firsts]
-    session = Session(out, data_dir, sinks_from(log_to))
+    session = Session(out, data_dir, log_to)
     runs = []
     for experiment in experiments:
         ended = session.run(experiment, values=f"seed {experiment.seed}" if seeds > 1 else "")
         if ended.status == "stopped":
             say(how_it_ended(ended))
             raise typer.Exit(EXIT_CODES[ended.status])
-        runs.append(read_run(ended.folder.path).first(experiment.rounds))
+        runs.append(ended.run_data.first(experiment.rounds))
     remark = plan_named(plan).remark.strip() if algorithms is None else ""
     as_planned = algorithms is None and not changes and seed is None and seeds == 1
     stem = firsts[0].name if as_planned else _stem(firsts, runs)
@@ -56,7 +55,7 @@ def compare_command(
 
 def _stem(experiments: Sequence[Experiment], runs: Sequence[RunData]) -> str:
     """Return a name for the files of a comparison that no other comparison has."""
-    labels = [experiment.label or experiment.algorithm_name.rpartition(":")[2] for experiment in experiments]
+    labels = [experiment.method.rpartition(":")[2] for experiment in experiments]
     methods = labels if len(labels) <= 3 else [f"{len(labels)}-methods"]
     digest = hashlib.sha256(" ".join(sorted(run.path.name for run in runs)).encode()).hexdigest()[:6]
     return "-".join([experiments[0].name, *methods, digest])

@@ -8,20 +8,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from warnings import catch_warnings
 
 from rich.logging import RichHandler
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedadmm.api.progress import Bar
 from fedadmm.cli.console import err
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
 from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
-from fedadmm.runs.records import Goal, Record
+from fedadmm.runs.records import Goal
 
 if TYPE_CHECKING:
-    from fedadmm.runs.runner import Run
-    from fedadmm.runs.simulation import Simulation
-    from fedadmm.runs.sinks import OpenSink
+    from fedadmm.api.result import Result
 
 
 @dataclass(frozen=True)
@@ -30,21 +29,24 @@ class Session:
 
     out: Path
     data_dir: Path | None
-    sinks: Sequence[OpenSink] = ()
+    log_to: str = ""
     tell_refused: bool = True  # name each client whose update is refused
     interruption: Interruption = field(default_factory=Interruption)
 
-    def run(self, experiment: Experiment, *, listeners: Sequence[Listener] = (), values: str = "") -> Run:
+    def run(self, experiment: Experiment, *, listeners: Sequence[Listener] = (), values: str = "") -> Result:
         """Run an experiment behind a progress bar; `values` tell it from others of its label."""
-        from fedadmm.runs.runner import run  # imports torch
+        from fedadmm.api.result import DivergedWarning  # imports torch
+        from fedadmm.api.running import run
 
-        opened = [sink(experiment, self.out / experiment.folder_name) for sink in self.sinks]
-        bar = Bar(experiment, tell_refused=self.tell_refused, values=values)
-        listening = [*opened, bar, *listeners, self.interruption]
-        with self.interruption.watched(), _log_shown():
-            return run(experiment, out=self.out, data_dir=self.data_dir, listeners=listening)
+        label = f"{experiment.method} {values}".strip()
+        bar = Bar(Goal.of(experiment), label, console=err, tell_refused=self.tell_refused)
+        heard = [bar, *listeners, self.interruption]
+        with self.interruption.watched(), _log_shown(), catch_warnings(action="ignore", category=DivergedWarning):
+            return run(
+                experiment, out=self.out, data_dir=self.data_dir, log_to=self.log_to, callbacks=heard, progress=False
+            )
 
-    def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Run | None:
+    def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Result | None:
         """Get the data and run an experiment; return None if the time is up in the midst of a round."""
         from fedadmm.data.sources import ensure  # imports torch
 
@@ -52,56 +54,6 @@ class Session:
         with suppress(OutOfTimeError), budget.enforced():
             return self.run(experiment, listeners=[budget], values=values)
         return None
-
-
-class Bar(Listener):
-    """A progress bar with score, target and time left."""
-
-    def __init__(self, experiment: Experiment, *, tell_refused: bool, values: str) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[score]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._rounds, self._tell_refused = experiment.rounds, tell_refused
-        self._goal = Goal.of(experiment)
-        self._target = "" if experiment.target is None else f" of {experiment.target:g}"
-        self._label = experiment.label or experiment.algorithm_name
-        self._progress = Progress(*columns, console=err)
-        self._task = self._progress.add_task(f"{self._label} {values}".strip(), total=self._rounds, score="")
-
-    def started(self, history: Sequence[Record]) -> None:
-        """Show the bar; only now, because a mistake in the set-up needs no bar."""
-        self._progress.start()
-        self._progress.update(self._task, completed=min(len(history), self._rounds))
-        self._show_score(history)
-
-    def after_round(self, record: Record, simulation: Simulation) -> None:
-        """Move the bar, and name the clients whose updates were refused or oversized."""
-        self._progress.update(self._task, completed=record.round)
-        self._show_score([record])
-        for client in record.refused if self._tell_refused else ():
-            self._progress.console.print(
-                f"[yellow]{self._label}: round {record.round} refused client {client}: its update is not finite"
-            )
-        for client in record.oversized if self._tell_refused else ():
-            self._progress.console.print(
-                f"[yellow]{self._label}: round {record.round} applied an update of client {client} that is over a "
-                "million times as long as the model; lower local.learning_rate, or set local.clip"
-            )
-
-    def _show_score(self, records: Sequence[Record]) -> None:
-        """Show the last score of some rounds; the one before stays where none of them was evaluated."""
-        metric = self._goal.judge(records)
-        if scores := metric.scores(records):
-            self._progress.update(self._task, score=f"{metric.named_text(scores[-1])}{self._target}")
-
-    def ended(self) -> None:
-        """Leave the bar as it is."""
-        self._progress.stop()
 
 
 @contextmanager
@@ -119,12 +71,10 @@ def _log_shown() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def how_it_ended(ended: Run) -> str:
+def how_it_ended(ended: Result) -> str:
     """Return how a run ended, what it reached and where it is."""
-    experiment, done, folder = ended.experiment, len(ended.history), ended.folder.path
-    metric = Goal.of(experiment).judge(ended.history)
-    best = metric.best(metric.scores(ended.history))
-    reached = "" if best is None else f", best {metric.named_text(best)}"
+    experiment, done, folder = ended.experiment, len(ended.history), ended.folder
+    reached = "" if ended.best is None else f", best {ended.metric.named_text(ended.best)}"
     times = [record.simulated_seconds for record in ended.history if record.simulated_seconds is not None]
     reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
     if ended.status == "diverged":

@@ -10,7 +10,6 @@ from fedadmm.cli.console import say
 from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed
 from fedadmm.cli.progress import Session, how_it_ended
 from fedadmm.runs.records import EXIT_CODES
-from fedadmm.runs.sinks import sinks_from
 
 
 def run_command(
@@ -28,6 +27,6 @@ def run_command(
     Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
     """
     experiment = experiment_of(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
-    ended = Session(out, data_dir, sinks_from(log_to)).run(experiment)
+    ended = Session(out, data_dir, log_to).run(experiment)
     say(how_it_ended(ended))
     raise typer.Exit(EXIT_CODES[ended.status])

@@ -69,7 +69,7 @@ def tune_command(
     for experiment in experiments:
         candidates, all_seeds = grid(experiment, rates=grid_of_rates), range(experiment.seed, experiment.seed + seeds)
         trials = search(experiment, candidates, rounds=rounds or experiment.rounds, seeds=all_seeds, run=run)
-        label = experiment.label or experiment.algorithm_name
+        label = experiment.method
         path = write_tuned(out, experiment.name, label, trials[0].values)
         _show(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}")
     say(f"The winners, first in each table, are in {path}")

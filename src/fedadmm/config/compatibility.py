@@ -11,7 +11,7 @@ from torch.nn import functional
 from fedadmm.config.experiment import CertificateSettings, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.metrics import CLIENT_LOSS, Direction, check_goal, metric_named, of_clients
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.optional import (
@@ -62,7 +62,7 @@ def options_from(values: Mapping[str, Any]) -> Options:
     names = [field.name for field in fields(Options)]
     for name in values:
         if name not in names:
-            raise InputError(f"a simulation has no option {name!r}; it has {', '.join(names)}, open_store")
+            raise InputError(f"a simulation has no option {name!r}; {near_names(name, names, what='options')}")
     tables: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
     given = {key: tables[key](**values[key]) for key in tables if isinstance(values.get(key), dict)}
     return Options(**{**values, **given})

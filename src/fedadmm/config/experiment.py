@@ -221,6 +221,11 @@ class Experiment(Settings):
         return algorithm_to_table(self.algorithm)["name"]
 
     @property
+    def method(self) -> str:
+        """What tables, figures and bars call it."""
+        return self.label or self.algorithm_name
+
+    @property
     def folder_name(self) -> str:
         """The name of this experiment's run folder."""
         return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"

@@ -1,26 +1,50 @@
 """A user's mistake is told in one sentence, and so is what is wrong with a name: unknown, old, or not importable."""
 
 import difflib
+import functools
 import importlib
+import inspect
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+Returned = TypeVar("Returned")
 
 
 class InputError(ValueError):
     """A user's mistake, said in one sentence with the value and the remedy; the command line exits with 2."""
 
 
-def near_names(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
+def near_names(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = (), what: str = "presets") -> str:
     """Return the remedy for a name that is not known: those near it, here or elsewhere, or else all of here."""
     names = list(known)
     near = difflib.get_close_matches(name, [*names, *elsewhere])
-    return f"did you mean {' or '.join(near)}?" if near else f"the presets are {', '.join(names)}"
+    return f"did you mean {' or '.join(near)}?" if near else f"the {what} are {', '.join(names)}"
+
+
+def checked_call(function: Callable[P, Returned]) -> Callable[P, Returned]:
+    """Return a function that refuses an unknown or missing argument in a sentence."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def called(*positional: P.args, **named: P.kwargs) -> Returned:
+        for name in named:
+            if name not in signature.parameters:
+                remedy = near_names(name, signature.parameters, what="arguments")
+                raise InputError(f"{function.__name__} has no argument {name!r}; {remedy}")
+        try:
+            signature.bind(*positional, **named)
+        except TypeError as error:
+            raise InputError(f"{function.__name__}: {error}; see help(fedadmm.{function.__name__})") from None
+        return function(*positional, **named)
+
+    return called
 
 
 def where_raised(error: Exception) -> str:

@@ -120,4 +120,6 @@ def participation_from(rule: ParticipationRule) -> Participation:
         return Chosen(rule)
     if isinstance(rule, str):
         raise InputError(f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function")
+    if not isinstance(rule, Sequence | np.ndarray):
+        raise InputError(f"participation={rule!r} is no rule; use a fraction, a list of probabilities or a function")
     return Independent(tuple(float(p) for p in rule))

@@ -137,6 +137,11 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
 def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> PartitionedData | GeneratedData:
     """Return the data of an experiment, dealt to its clients."""
     settings = experiment.data
+    if settings.name.startswith("python:"):
+        raise InputError(
+            "the data and the model of this run were given from Python; call fedadmm.simulate again, with the same "
+            "arguments and out"
+        )
     if settings.name in MADE:
         return _made(settings, seed=experiment.seed)
     if settings.options:

@@ -95,7 +95,7 @@ class WandbSink(Sink):
         self._run = wandb.init(
             mode="offline",
             project=experiment.name,
-            name=experiment.label or experiment.algorithm_name,
+            name=experiment.method,
             id=folder.name[-64:],  # the hash at its end tells runs apart
             dir=str(folder),
             config=experiment.to_table(),

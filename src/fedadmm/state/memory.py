@@ -1,6 +1,7 @@
 """Client states in memory, for runs without a folder."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -21,7 +22,15 @@ class MemoryStore:
         self._rounds: dict[int, int] = {}  # of the states
         self._staged: dict[int, Message] = {}
         self._checkpoint: ServerCheckpoint | None = None
+        self._older: dict[int, ServerCheckpoint] = {}
         self._records: list[dict[str, Any]] = []
+
+    def copy(self) -> "MemoryStore":
+        """Return a store that goes on from here by itself; states are values, which nobody changes."""
+        other = MemoryStore(float_type=self.float_type)
+        for name, value in vars(self).items():
+            setattr(other, name, copy(value))
+        return other
 
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""
@@ -47,6 +56,8 @@ class MemoryStore:
         self._states.update((client, self._staged[client]) for client in clients)
         self._rounds.update(dict.fromkeys(clients, checkpoint.round))
         self._staged.clear()
+        last = {} if self._checkpoint is None else {self._checkpoint.round: self._checkpoint}
+        self._older = {round: kept for round, kept in (self._older | last).items() if round in set(keep)}
         self._checkpoint = checkpoint
         self._records.append(record)
 
@@ -58,8 +69,8 @@ class MemoryStore:
         return self._checkpoint
 
     def older_checkpoints(self) -> dict[int, ServerCheckpoint]:
-        """Return nothing: a store that ends with its process is never opened again."""
-        return {}
+        """Return the checkpoint of the earlier rounds that was to be kept."""
+        return dict(self._older)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records of the committed rounds."""

@@ -136,6 +136,11 @@ def initial_model(
                 f'model {model!r} is unknown; use one of {", ".join(MODELS)}, or "package.module:function"'
             )
         model = MODELS[model] if model in MODELS else import_named(model, what="model")
+    if not callable(model):
+        raise InputError(
+            f"model={model!r} is not a model; use a torch.nn.Module, a function that makes one, or one of "
+            f"{', '.join(MODELS)}"
+        )
     facts = {"input_shape": () if inputs is None else tuple(inputs.shape[1:]), "num_classes": num_classes}
     names = inspect.signature(model).parameters
     arguments = {key: value for key, value in facts.items() if key in names} | options

@@ -1,0 +1,90 @@
+"""A bar while a run goes on: in a terminal, and in a notebook, where it needs no widgets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedadmm.runs.listeners import Listener
+from fedadmm.runs.records import Goal, Record
+
+if TYPE_CHECKING:
+    from fedadmm.runs.simulation import Simulation
+
+NOTEBOOK_SECONDS = 0.2  # between two updates of a notebook's bar, each of which is a message
+
+
+class Bar(Listener):
+    """A progress bar with score, target and time left."""
+
+    def __init__(self, goal: Goal, label: str, *, console: Console | None = None, tell_refused: bool = True) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[score]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._console = Console(stderr=True) if console is None else console
+        self._goal, self._label, self._tell_refused = goal, label, tell_refused
+        self._target = "" if goal.target is None else f" of {goal.target:g}"
+        self._progress = Progress(*columns, console=self._console)
+        self._task = self._progress.add_task(label, total=goal.rounds, score="")
+        self._handle: Any = None  # of a notebook's output
+        self._shown_at = 0.0
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether somebody looks: a log has no use for a bar."""
+        return self._console.is_terminal or self._console.is_jupyter
+
+    def started(self, history: Sequence[Record]) -> None:
+        """Show the bar; only now, because a mistake in the set-up needs no bar."""
+        if self._console.is_jupyter:
+            from IPython.display import display
+
+            self._handle = display(self._table(), display_id=True)
+        else:
+            self._progress.start()
+        self._progress.update(self._task, completed=min(len(history), self._goal.rounds))
+        self._show_score(history)
+
+    def after_round(self, record: Record, simulation: Simulation) -> None:
+        """Move the bar, and name the clients whose updates were refused or oversized."""
+        self._progress.update(self._task, completed=record.round)
+        self._show_score([record])
+        if time.monotonic() - self._shown_at > NOTEBOOK_SECONDS:
+            self._update_notebook()
+        for client in record.refused if self._tell_refused else ():
+            self._progress.console.print(
+                f"[yellow]{self._label}: round {record.round} refused client {client}: its update is not finite"
+            )
+        for client in record.oversized if self._tell_refused else ():
+            self._progress.console.print(
+                f"[yellow]{self._label}: round {record.round} applied an update of client {client} that is over a "
+                "million times as long as the model; lower local.learning_rate, or set local.clip"
+            )
+
+    def _show_score(self, records: Sequence[Record]) -> None:
+        """Show the last score of some rounds; the one before stays where none of them was evaluated."""
+        metric = self._goal.judge(records)
+        if scores := metric.scores(records):
+            self._progress.update(self._task, score=f"{metric.named_text(scores[-1])}{self._target}")
+
+    def ended(self) -> None:
+        """Leave the bar as it is."""
+        self._update_notebook()
+        self._progress.stop()
+
+    def _update_notebook(self) -> None:
+        if self._handle is not None:
+            self._shown_at = time.monotonic()
+            self._handle.update(self._table())
+
+    def _table(self) -> Any:
+        return self._progress.make_tasks_table(self._progress.tasks)

@@ -1,0 +1,91 @@
+"""Run an experiment from Python, in a run folder; and open one that is there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fedadmm.api.result import Callbacks, Result, listeners_of, played
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import load_plan
+from fedadmm.core.errors import InputError, checked_call
+from fedadmm.runs.assembly import federation_of
+from fedadmm.runs.records import Goal, Record, RunFolder, not_a_run_folder
+from fedadmm.runs.sinks import sinks_from
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the runs of one call share: where they are, and who is told of their rounds."""
+
+    out: Path
+    data_dir: Path | None = None
+    log_to: str = ""
+    callbacks: Callbacks = ()
+    progress: bool = True
+
+    def run(self, experiment: Experiment, *, callbacks: Callbacks = (), values: str = "") -> Result:
+        """Run an experiment; `values` tell it from others of its label."""
+        folder = self.out / experiment.folder_name
+        sinks = [sink(experiment, folder) for sink in sinks_from(self.log_to)]
+        federation = partial(federation_of, experiment, data_dir=self.data_dir)
+        heard = [*sinks, *listeners_of(self.callbacks), *callbacks]
+        return played(experiment, federation, folder=folder, callbacks=heard, progress=self.progress, values=values)
+
+
+@checked_call
+def run(
+    experiment: Experiment | str | Path,
+    *,
+    out: str | Path = "runs",
+    data_dir: str | Path | None = None,
+    log_to: str | Sequence[str] = (),
+    callbacks: Callbacks = (),
+    progress: bool = True,
+) -> Result:
+    """Run an experiment in a folder inside `out`, or go on with it where it stopped, as `fedadmm run` does.
+
+    experiment: an Experiment, or the name of a preset or of a TOML file.
+    log_to: other tools that take the rounds: "tensorboard", "wandb", "mlflow".
+    callbacks: as in `simulate`.
+    """
+    return session_of(out, data_dir, log_to, callbacks, progress).run(experiment_of(experiment))
+
+
+def open_run(folder: str | Path, *, data_dir: str | Path | None = None) -> Result:
+    """Return the result of a run that is in a folder, as far as it came."""
+    path, place = Path(folder), RunFolder(Path(folder))
+    if not (path / "experiment.toml").exists():
+        raise not_a_run_folder(path, lacks="experiment.toml")
+    experiment = place.read_experiment()
+    history = [Record.from_json(table) for table in place.read_records()]
+    federation = partial(federation_of, experiment, data_dir=None if data_dir is None else Path(data_dir))
+    return Result(experiment, history, Goal.of(experiment), federation, folder=path, rounds_before=len(history))
+
+
+def load_experiment(
+    plan: str | Path, *, variant: str | None = None, changes: Mapping[str, Any] | None = None
+) -> Experiment:
+    """Return the experiment of a preset or a file, or of a variant, with changes such as {"algorithm.rho": 0.1}."""
+    return load_plan(str(plan)).experiment(variant, changes=dict(changes or {}))
+
+
+def experiment_of(experiment: Experiment | str | Path) -> Experiment:
+    """Return an experiment, or that of a preset or a TOML file."""
+    if isinstance(experiment, str | Path):
+        return load_experiment(experiment)
+    if not isinstance(experiment, Experiment):
+        raise InputError(
+            f"experiment={experiment!r} is not an experiment; give a fedadmm.Experiment, the name of a preset such "
+            "as 'digits', or a TOML file"
+        )
+    return experiment
+
+
+def session_of(
+    out: str | Path, data_dir: str | Path | None, log_to: str | Sequence[str], callbacks: Callbacks, progress: bool
+) -> Session:
+    """Return the session that the arguments of a call describe."""
+    names = log_to if isinstance(log_to, str) else ",".join(log_to)
+    return Session(Path(out), None if data_dir is None else Path(data_dir), names, callbacks, progress)
