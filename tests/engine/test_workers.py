@@ -83,7 +83,7 @@ def test_a_worker_that_is_killed_changes_nothing(on_disk: bool, monkeypatch: pyt
         # One a call: three deaths over the same job would end the run, as they should.
         for number, answer in enumerate(passed_on(*arguments, **options)):
             if number == 0:
-                victim = pool.pids()[len(killed) % 2]
+                victim = pool._workers[len(killed) % 2].process.pid
                 os.kill(victim, signal.SIGKILL)
                 killed.append(victim)
             yield answer
@@ -232,7 +232,7 @@ def test_workers_end_with_the_simulation() -> None:
     simulation.advance()
     engine = simulation._engine
     assert isinstance(engine, WorkersEngine)
-    pids = engine.pool.pids()
+    pids = [worker.process.pid for worker in engine.pool._workers]
     del engine, simulation
     for pid in pids:
         with pytest.raises(ProcessLookupError):

@@ -1,30 +1,32 @@
 """One paper, one file; this table gives each its name in an experiment."""
 
-from fedadmm.algorithms.adabest import AdaBest
-from fedadmm.algorithms.afedpd import AFedPD
-from fedadmm.algorithms.averaged import Averaged
-from fedadmm.algorithms.fast_fedadmm import FastFedADMM
-from fedadmm.algorithms.fedacg import FedACG
-from fedadmm.algorithms.fedadmm import FedADMM
-from fedadmm.algorithms.fedadmm_auto import FedADMMAuto
-from fedadmm.algorithms.fedadmm_released import FedADMMReleased
-from fedadmm.algorithms.fedavg import FedAvg
-from fedadmm.algorithms.fedavgm import FedAvgM
-from fedadmm.algorithms.fedcm import FedCM
-from fedadmm.algorithms.feddc import FedDC
-from fedadmm.algorithms.feddyn import FedDyn
-from fedadmm.algorithms.feddyn_auto import FedDynAuto
-from fedadmm.algorithms.fedexp import FedExP
-from fedadmm.algorithms.fedhybrid import FedHybrid
-from fedadmm.algorithms.fednova import FedNova
-from fedadmm.algorithms.fedopt import FedAdam, FedYogi
-from fedadmm.algorithms.fedpd import FedPD
-from fedadmm.algorithms.fedprox import FedProx
-from fedadmm.algorithms.fedsgd import FedSGD
-from fedadmm.algorithms.fedvarp import MIFA, FedVARP
-from fedadmm.algorithms.local_ghbm import LocalGHBM
-from fedadmm.algorithms.randomised_server import RandomisedServer
-from fedadmm.algorithms.scaffold import Scaffold
+from fedadmm.algorithms.adabest import AdaBest as AdaBest
+from fedadmm.algorithms.afedpd import AFedPD as AFedPD
+from fedadmm.algorithms.averaged import Averaged as Averaged
+from fedadmm.algorithms.fast_fedadmm import FastFedADMM as FastFedADMM
+from fedadmm.algorithms.fedacg import FedACG as FedACG
+from fedadmm.algorithms.fedadmm import FedADMM as FedADMM
+from fedadmm.algorithms.fedadmm_auto import FedADMMAuto as FedADMMAuto
+from fedadmm.algorithms.fedadmm_released import FedADMMReleased as FedADMMReleased
+from fedadmm.algorithms.fedavg import FedAvg as FedAvg
+from fedadmm.algorithms.fedavgm import FedAvgM as FedAvgM
+from fedadmm.algorithms.fedcm import FedCM as FedCM
+from fedadmm.algorithms.feddc import FedDC as FedDC
+from fedadmm.algorithms.feddyn import FedDyn as FedDyn
+from fedadmm.algorithms.feddyn_auto import FedDynAuto as FedDynAuto
+from fedadmm.algorithms.fedexp import FedExP as FedExP
+from fedadmm.algorithms.fedhybrid import FedHybrid as FedHybrid
+from fedadmm.algorithms.fednova import FedNova as FedNova
+from fedadmm.algorithms.fedopt import FedAdam as FedAdam
+from fedadmm.algorithms.fedopt import FedYogi as FedYogi
+from fedadmm.algorithms.fedpd import FedPD as FedPD
+from fedadmm.algorithms.fedprox import FedProx as FedProx
+from fedadmm.algorithms.fedsgd import FedSGD as FedSGD
+from fedadmm.algorithms.fedvarp import MIFA as MIFA
+from fedadmm.algorithms.fedvarp import FedVARP as FedVARP
+from fedadmm.algorithms.local_ghbm import LocalGHBM as LocalGHBM
+from fedadmm.algorithms.randomised_server import RandomisedServer as RandomisedServer
+from fedadmm.algorithms.scaffold import Scaffold as Scaffold
 from fedadmm.core.algorithm import AnyAlgorithm
 
 ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
@@ -56,34 +58,3 @@ ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
     "randomised_server": RandomisedServer,
     "averaged": Averaged,
 }
-
-__all__ = [
-    "ALGORITHMS",
-    "MIFA",
-    "AFedPD",
-    "AdaBest",
-    "Averaged",
-    "FastFedADMM",
-    "FedACG",
-    "FedADMM",
-    "FedADMMAuto",
-    "FedADMMReleased",
-    "FedAdam",
-    "FedAvg",
-    "FedAvgM",
-    "FedCM",
-    "FedDC",
-    "FedDyn",
-    "FedDynAuto",
-    "FedExP",
-    "FedHybrid",
-    "FedNova",
-    "FedPD",
-    "FedProx",
-    "FedSGD",
-    "FedVARP",
-    "FedYogi",
-    "LocalGHBM",
-    "RandomisedServer",
-    "Scaffold",
-]

@@ -31,9 +31,8 @@ class WorkerDiedError(Exception):
 class Pool:
     """Worker processes with one thread each, which answer jobs until they are closed."""
 
-    def __init__(self, make_handler: MakeHandler, *, num_workers: int, start_method: str | None = None) -> None:
-        context = multiprocessing.get_context(start_method)
-        self._workers = [_Worker(make_handler, context) for _ in range(num_workers)]
+    def __init__(self, make_handler: MakeHandler, *, num_workers: int) -> None:
+        self._workers = [_Worker(make_handler) for _ in range(num_workers)]
         weakref.finalize(self, _close, self._workers, owner=os.getpid())
 
     def run(self, job: Callable[[int], Any], *, costs: Sequence[float], window: int) -> Iterator[Any]:
@@ -76,12 +75,8 @@ class Pool:
         """End the processes."""
         _close(self._workers, owner=os.getpid())
 
-    def pids(self) -> list[int]:
-        """Return the ids of the processes."""
-        return [worker.process.pid for worker in self._workers]
-
     def _ready(self) -> list["_Worker"]:
-        busy = {worker.connection: worker for worker in self._workers if worker.number is not None}
+        busy: dict[Any, _Worker] = {worker.connection: worker for worker in self._workers if worker.number is not None}
         return [busy[connection] for connection in wait(list(busy))]
 
     def _settle(self) -> None:
@@ -97,15 +92,15 @@ class Pool:
 class _Worker:
     """One process, and the job that it is at."""
 
-    def __init__(self, make_handler: MakeHandler, context: Any) -> None:
-        self._make_handler, self._context = make_handler, context
+    def __init__(self, make_handler: MakeHandler) -> None:
+        self._make_handler = make_handler
         self.restart()
 
     def restart(self) -> None:
         """Start the process, in the place of one that died."""
         self.number: Any = None
-        self.connection, theirs = self._context.Pipe()
-        self.process = self._context.Process(target=_work, args=(theirs, self._make_handler), daemon=True)
+        self.connection, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.Process(target=_work, args=(theirs, self._make_handler), daemon=True)
         self.process.start()
         theirs.close()
 

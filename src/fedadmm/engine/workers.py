@@ -130,16 +130,7 @@ class WorkersEngine:
 
     took = RoundTime()
 
-    def __init__(
-        self,
-        algorithm: AnyAlgorithm,
-        task: Task,
-        store: Store,
-        *,
-        initial: Vector,
-        num_workers: int,
-        start_method: str | None = None,
-    ) -> None:
+    def __init__(self, algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector, num_workers: int) -> None:
         forms = probe(algorithm, initial)
         file = store.file
         self._task, self._store, self._num_slots = task, store, SLOTS_PER_WORKER * num_workers
@@ -150,7 +141,7 @@ class WorkersEngine:
         self._setup = WorkerSetup(
             algorithm, task, initial, file, SharedMessage(download), SharedMessage(buffers), uploads, states
         )
-        self.pool = Pool(self._setup, num_workers=num_workers, start_method=start_method)
+        self.pool = Pool(self._setup, num_workers=num_workers)
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments."""

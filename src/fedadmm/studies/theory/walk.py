@@ -7,15 +7,18 @@ So the lemmas hold from the start once the error of a client that was never visi
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
-from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
+from fedadmm.core.algorithm import AnyAlgorithm, Vector
+from fedadmm.core.engine import Task
 from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.round import ServerCheckpoint, run_client, run_round
+from fedadmm.core.round import ServerCheckpoint, run_round
 from fedadmm.engine.planner import Planner
+from fedadmm.engine.serial import SerialEngine
 from fedadmm.runs.certificate import Certificate, certificate_of, share
+from fedadmm.state.memory import MemoryStore
 from fedadmm.studies.theory.bounds import descent
 from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics, drawn
 from fedadmm.training.local import LocalTraining
@@ -44,28 +47,23 @@ class Path(NamedTuple):
 
 def rounds(
     algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Iterable[Iterable[int]]
-) -> Iterator[tuple[ServerCheckpoint, dict[int, Message]]]:
+) -> Iterator[tuple[ServerCheckpoint, dict[int, Any]]]:
     """Play a round for each draw of clients; yield the server's checkpoint and the states of the clients visited."""
     checkpoint = ServerCheckpoint(0, algorithm.init_server(theta), NO_BUFFERS, 0.0)
     devices = Devices(len(task.targets))
     planner = Planner(algorithm, participation=Uniform(1.0), local=LocalTraining(), devices=devices, seed=0)
-    states: dict[int, Message] = {}
-    last: dict[int, int] = {}  # the rounds of the states
-    applied: tuple[int, ...] | None = None
+    store, applied = MemoryStore(), None
+    engine = SerialEngine(algorithm, cast(Task, task), store, initial=theta)
     for active in draws:
-        answers, download = [], algorithm.download(checkpoint.server)
-        for assignment in planner.assigned(checkpoint.round + 1, active, informed=applied, last_round=last.get):
-            problem, state = task.problem(assignment, buffers=NO_BUFFERS), states.get(assignment.client)
-            answers.append(run_client(algorithm, download, assignment, state=state, initial=theta, problem=problem))
-        new = {result.client: state for result, state in answers if result.finite}
-        states |= new
-        last |= dict.fromkeys(new, checkpoint.round + 1)
-        results = [result for result, _ in answers]
+        download = algorithm.download(checkpoint.server)
+        asked = planner.assigned(checkpoint.round + 1, active, informed=applied, last_round=store.round_of)
+        results = engine.run(download, buffers=NO_BUFFERS, assignments=asked)
         checkpoint, summary = run_round(
             algorithm, checkpoint, results, weight=lambda client: 1.0, registered=float(len(task.targets))
         )
-        applied = summary.clients
-        yield checkpoint, new
+        applied, counted = summary.clients, summary.clients + summary.silent
+        store.commit(checkpoint, clients=counted, record={})
+        yield checkpoint, {client: store.get(client) for client in counted}
 
 
 def models(algorithm: AnyAlgorithm, task: Quadratics, *, participation: float, num_rounds: int) -> Iterator[Vector]:
@@ -88,7 +86,7 @@ def walk(algorithm: AnyAlgorithm, task: Quadratics, *, theta: Vector, draws: Seq
         thetas[t + 1] = checkpoint.server.theta
         for client, state in new.items():
             active[t, client] = True
-            w[t + 1 :, client], y[t + 1 :, client] = state.w, state.y  # type: ignore[attr-defined]
+            w[t + 1 :, client], y[t + 1 :, client] = state.w, state.y
             seen[t + 1 :, client] = True
             errors[t + 1 :, client] = task.tolerance(client, checkpoint.round)
     rho = algorithm.init_client(theta).rho
