@@ -9,8 +9,10 @@ from torch.nn import functional
 
 import fedadmm
 from fedadmm import Experiment, FedAvg, InputError, LocalTraining, PartitionedData, Record
+from fedadmm.report.runs import read_run
 from fedadmm.runs.client_scores import ClientScores
 from fedadmm.runs.runner import run
+from fedadmm.runs.sinks import numbers_of
 from worlds import made, perceptron
 
 COUNTS = (1, 2, 9, 10)  # a client with one example trains on it, and is not scored
@@ -69,6 +71,8 @@ def test_an_experiment_holds_out_examples_of_each_client_by_one_key(tmp_path: Pa
     (record,) = run(experiment, out=tmp_path).history
     assert 0 <= record.number("accuracy_client_worst_decile") <= record.number("accuracy_client_mean") < 1
     assert record.accuracy is not None  # of the same model, on the test examples
+    assert read_run(tmp_path / experiment.folder_name).rounds == [record]
+    assert numbers_of(record)["accuracy_client_mean"] == record.number("accuracy_client_mean")
     assert experiment.hash != experiment.replace(data={"num_clients": 10}).hash
     with pytest.raises(InputError, match=r"client_test=1\.0 is out of range; use a number above 0 and below 1"):
         run(Experiment(data={"num_clients": 10, "client_test": 1.0}), out=tmp_path)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
-from fedadmm.runs.records import CLIENT_KEYS, TUNING, Goal, Record, Status, not_a_run_folder, read_lines
+from fedadmm.runs.records import NO_NUMBERS, TUNING, Goal, Record, Status, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
@@ -159,7 +159,7 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
             return f"{where} lacks clients or refused"
         if not record.keys() >= set(SCORES):
             return f"{where} lacks one of {', '.join(SCORES)}"
-        for key in record.keys() - CLIENT_KEYS:
+        for key in record.keys() - NO_NUMBERS:
             if not (record[key] is None or _is_number(record[key])):
                 return f"{where} has {key}={record[key]!r}"
     return None

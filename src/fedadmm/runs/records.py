@@ -117,7 +117,8 @@ def _or_none(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
 
 
-NUMBER_KEYS = {key for key in Record.__dataclass_fields__ if key not in (*CLIENT_KEYS, "metrics", "client_quantiles")}
+NO_NUMBERS = {*CLIENT_KEYS, "client_quantiles"}  # of a line of rounds.jsonl
+NUMBER_KEYS = Record.__dataclass_fields__.keys() - NO_NUMBERS - {"metrics"}
 
 # stopped: rounds are left. collapsed: all rounds were played, and the last is worse than the first.
 Status = Literal["finished", "stopped", "diverged", "collapsed"]

@@ -18,7 +18,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.runs.listeners import Listener
-from fedadmm.runs.records import CLIENT_KEYS, Record
+from fedadmm.runs.records import CLIENT_KEYS, NO_NUMBERS, Record
 
 if TYPE_CHECKING:
     from fedadmm.runs.simulation import Simulation
@@ -30,9 +30,9 @@ OpenSink = Callable[[Experiment, Path], Listener]  # with the run folder
 def numbers_of(record: Record) -> dict[str, float]:
     """Return the numbers of a record: clients are counted, so are the refused, lost and silent; None is left out."""
     table = record.to_json()
-    del table["round"]
-    table |= {key: len(table[key]) for key in CLIENT_KEYS if key in table}
-    return {key: float(value) for key, value in table.items() if value is not None}
+    counts = {key: len(table[key]) for key in CLIENT_KEYS if key in table}
+    numbers = {key: value for key, value in table.items() if key not in NO_NUMBERS and key != "round"} | counts
+    return {key: float(value) for key, value in numbers.items() if value is not None}
 
 
 class Sink(Listener):
