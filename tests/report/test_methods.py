@@ -155,6 +155,13 @@ def test_a_method_has_one_style_everywhere_and_an_unknown_label_a_stable_one():
     assert style_of("mine").colour in PALETTE
 
 
+def test_labels_that_the_table_does_not_know_differ_in_colour_too():
+    parts = ["fast_fedadmm", "without_duals", "without_look_ahead", "without_mean"]  # the first and third hash alike
+    assert style_of(parts[0]).colour == style_of(parts[2]).colour
+    assert len({style.colour for style in styles_for(parts)}) == 4
+    assert styles_for(parts)[0] == style_of(parts[0])
+
+
 def test_many_forms_of_a_method_differ_in_colour_and_two_beside_other_methods_in_their_dash():
     forms = [f"fedadmm_eta{eta}" for eta in (0.5, 1, 1.5, 2)]
     assert len({style.colour for style in styles_for(forms)}) == 4

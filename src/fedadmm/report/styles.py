@@ -53,7 +53,7 @@ def styles_for(labels: Sequence[str]) -> list[Style]:
     """Return the styles of a report's methods, given by their labels: no two alike, as long as there are enough.
 
     A method of the table keeps its style. A form of a method has its colour and another dash; where there are three
-    forms of a method, or nothing else, they differ in colour.
+    forms of a method, or nothing else, they differ in colour, and so do labels that the table does not know.
     """
     forms = Counter(_method_of(label) for label in labels)
     styles = {labels.index(label): STYLES[label] for label in labels if label in STYLES}
@@ -61,9 +61,11 @@ def styles_for(labels: Sequence[str]) -> list[Style]:
         if position in styles:
             continue
         first, taken = style_of(label), list(styles.values())
-        differ = len(forms) == 1 or forms[_method_of(label)] >= 3
+        unknown = not _known_beginnings(label)
+        differ = unknown or len(forms) == 1 or forms[_method_of(label)] >= 3
         colours = sorted(APART, key=lambda colour: colour != first.colour) if differ else []
-        fresh = [Style(colour, SOLID) for colour in colours if colour not in {style.colour for style in taken}]
+        dash = first.dash if unknown else SOLID
+        fresh = [Style(colour, dash) for colour in colours if colour not in {style.colour for style in taken}]
         dashes = [first.turned(times) for times in range(len(DASHES))]
         styles[position] = next((style for style in [*fresh, *dashes] if style not in taken), first)
     return [style for _, style in sorted(styles.items())]

@@ -25,6 +25,7 @@ class PaperMethod(NamedTuple):
     num_epochs: int | None = None
     rounds: int = 1
     participation: float = 0.1
+    clip: float | None = None
     tuned_as: str | None = None
 
 
@@ -97,7 +98,9 @@ class Setting:
             algorithm=method.algorithm,
             model=ModelSettings(name=self.network),
             data=DataSettings(name=self.dataset, num_clients=self.clients, partition=PARTITIONS[self.distribution]),
-            local=LocalTraining(epochs=epochs, batch_size=self.batch_size, learning_rate=UNTUNED_RATE),
+            local=LocalTraining(
+                epochs=epochs, batch_size=self.batch_size, learning_rate=UNTUNED_RATE, clip=method.clip
+            ),
         )
 
 
@@ -111,6 +114,7 @@ class Design:
     num_clients: Mapping[Size, Sequence[int]] = field(default_factory=dict)
     fixed: Sequence[str] = ()
     printed: str | None = None
+    patience: int | None = None  # if given, runs in the paper's size end at the target, or with this patience
 
     def runs(self, size: Size) -> Iterator[PaperRun]:
         """Yield a run of each method in each column, with what the paper prints for it."""
@@ -123,5 +127,7 @@ class Design:
                     setting = replace(tuned, clients=clients, epochs=method.num_epochs or tuned.epochs)
                     tuned_as = replace(tuned, stragglers=0.0).experiment(method.tuned_as or label)
                     found = {what: rows[label][number] for what, rows in numbers.items() if label in rows}
-                    source = None if label in self.fixed else tuned_as
-                    yield PaperRun(setting.column, setting.experiment(label), source, **found)
+                    source, experiment = None if label in self.fixed else tuned_as, setting.experiment(label)
+                    if self.patience is not None and size == "paper":
+                        experiment = experiment.replace(stop_at_target=True, patience=self.patience)
+                    yield PaperRun(setting.column, experiment, source, **found)
