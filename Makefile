@@ -1,4 +1,4 @@
-.PHONY: install demo test test-deployment check browser bench bench-peers docs flower-kills clean
+.PHONY: install demo test test-deployment check browser bench bench-peers docs fuzz flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -61,6 +61,10 @@ bench-peers: install
 # measured again in some minutes.
 docs: install
 	$(BIN)/python docs/build.py
+
+# An hour of experiment files mutated from valid ones: each gives a sentence or a run, never a traceback.
+fuzz: install
+	$(BIN)/python tests/fuzz.py 3600
 
 # A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests.
 flower-kills: install

@@ -96,9 +96,9 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedPD(rho=0.0), "rho=0.0 is out of range"),
         (
             lambda: FedPD(skip_probability=1.0),
-            "skip_probability=1.0 is not a probability below 1; use a number such as 0.5",
+            "skip_probability=1.0 is out of range; use a probability below 1, such as 0.5",
         ),
-        (lambda: FedPD(skip_probability=None), "skip_probability=None is not a probability"),
+        (lambda: FedPD(skip_probability=None), "skip_probability=None is out of range"),
         (lambda: FedAvgM(beta=1.0), "beta=1.0 is out of range; use a number from 0 to below 1"),
         (lambda: FedAdam(beta_1="much"), "beta_1='much' is out of range"),
         (lambda: FedYogi(tau=0.0), "tau=0.0 is out of range"),
@@ -127,7 +127,7 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedHybrid(rho=0.0), "rho=0.0 is out of range"),
         (lambda: FedHybrid(rho=Constant(1.0)), "is a schedule; FedHybrid needs one number for all rounds"),
         (lambda: FedHybrid(beta_newton=0.0), "beta_newton=0.0 is out of range"),
-        (lambda: FedHybrid(newton=1.5), "newton=1.5 is not a share of the clients; use a number from 0 to 1"),
+        (lambda: FedHybrid(newton=1.5), "newton=1.5 is out of range; use a share of the clients from 0 to 1"),
     ],
 )
 def test_a_mistake_is_answered_by_the_value_and_the_remedy(make: Any, sentence: str) -> None:

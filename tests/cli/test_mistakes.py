@@ -31,7 +31,7 @@ def data():
         ({"callbacks": print}, "is not a list of functions"),
         ({"certificate": {"every": 0}, "algorithm": FedADMM()}, "every=0"),
         ({"participation": "0.1"}, "participation='0.1' is a string"),
-        ({"engine": "fast"}, "engine='fast' is unknown; use one of workers, serial"),
+        ({"engine": "fast"}, "engine='fast' does not fit: input should be 'workers', 'serial'"),
         ({"device": "gpu"}, 'device="gpu" cannot be used'),
         ({"loss": lambda outputs: outputs}, "the loss does not take .outputs, targets."),
         ({"metrics": {"top": lambda o, t: o}}, "the top returns 20 numbers; return the mean"),
@@ -128,7 +128,10 @@ def own(tmp_path, monkeypatch):
         ({"algorithm.name": "own_mistakes:BareTensor"}, "client_update returns Tensor where a message belongs"),
         ({"algorithm.name": "own_mistakes:NoState"}, r"returns Upload; return \(upload, client\)"),
         ({"algorithm.name": "own_mistakes:Forgot"}, "does not define client_update, init_server"),
-        ({"data.name": "own_mistakes:raises"}, "raised ZeroDivisionError: division by zero .*own_mistakes.py, line"),
+        (
+            {"data.name": "own_mistakes:raises"},
+            r"fails; correct it\n  ZeroDivisionError: division by zero .*own_mistakes.py, line",
+        ),
         (
             {"model.name": "own_mistakes:normalised", "data.num_clients": 1437, "data.partition": "iid"},
             "give it at least 2 examples",
@@ -157,7 +160,7 @@ def test_functions_are_found_beside_the_file(tmp_path, monkeypatch):
     (folder / "beside.py").write_text("def model():\n    raise RuntimeError('found')\n")
     (folder / "plan.toml").write_text('[model]\nname = "beside:model"\n')
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RuntimeError, match="found"):
+    with pytest.raises(InputError, match="RuntimeError: found"):
         run(load_plan("elsewhere/plan.toml").experiment(), out=tmp_path / "runs")
 
 

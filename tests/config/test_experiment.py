@@ -67,7 +67,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"rouns": 3}, "unknown key 'rouns'; the keys are name,"),
+        ({"rouns": 3}, "unknown key 'rouns'; did you mean rounds"),
         ({"rounds": "many"}, "rounds='many' does not fit"),
         ({"rounds": 0}, "rounds=0 is out of range; use a whole number from 1 on"),
         ({"target": 90}, "target=90.0 is out of range for the accuracy; use a number above 0 and up to 1"),

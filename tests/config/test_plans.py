@@ -1,6 +1,8 @@
+import itertools
+
 import pytest
 
-from fedadmm import FedAvg, FedDyn, InputError
+from fedadmm import FedADMM, FedAvg, FedAvgM, FedDyn, FedProx, InputError
 from fedadmm.config.plans import load_plan, parse_changes, preset_descriptions, preset_names
 
 FILE = """
@@ -64,7 +66,7 @@ def test_every_preset_and_variant_is_an_experiment(name):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("rounds = ", "is not TOML: .*; fix that line"),
+        ("rounds = ", "is not TOML: .*; correct it"),
         ("variants = 3", "write them as tables"),
         ("x = 1", "unknown key 'x'"),
     ],
@@ -101,3 +103,19 @@ def test_setting_something_inside_a_plain_value_is_refused(plan):
         plan.experiment(changes={"rounds.x": 1})
     with pytest.raises(InputError, match="write key=value"):
         parse_changes(["rounds"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "algorithm"),
+    [
+        (["rounds=3", "algorithm.rho=0.5", "algorithm.name=fedadmm"], FedADMM(rho=0.5)),
+        (
+            ["algorithm.inner.rho=0.5", "algorithm.inner.name=fedprox", 'algorithm={name="fedavgm"}', "rounds=3"],
+            FedAvgM(inner=FedProx(rho=0.5)),
+        ),
+    ],
+)
+def test_the_order_of_flags_means_nothing(flags, algorithm):
+    for order in itertools.permutations(flags):
+        experiment = load_plan("digits").experiment(changes=parse_changes([*order]))
+        assert (experiment.algorithm, experiment.rounds) == (algorithm, 3)

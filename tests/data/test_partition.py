@@ -134,7 +134,10 @@ ANY = np.random.default_rng(0)
     ("make", "sentence"),
     [
         (lambda: iid(LABELS, num_clients=11, generator=ANY), "num_clients=11 is more than the 10 examples; use at"),
-        (lambda: iid(LABELS, num_clients=0, generator=ANY), "num_clients=0 leaves nobody; use at least 1"),
+        (
+            lambda: iid(LABELS, num_clients=0, generator=ANY),
+            "num_clients=0 is not a number of clients; use a whole number from 1 on",
+        ),
         (
             lambda: shards(LABELS, num_clients=6, generator=ANY),
             "need 12 shards, more than the 10 examples; use at most 1",

@@ -74,7 +74,7 @@ def test_targets_with_more_than_one_class_an_example_cannot_be_dealt_by_class(pa
 
 
 def test_the_language_model_sees_only_the_bytes_before_and_is_scored_at_every_place():
-    module = initial_model("gru", seed=0, num_classes=256, width=8)
+    module = initial_model("gru", seed=0, num_classes=256, options={"width": 8})
     tokens = torch.arange(12).view(1, 12)
     changed = tokens.clone()
     changed[0, 6] = 99

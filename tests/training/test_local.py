@@ -95,7 +95,7 @@ def test_the_learning_rate_is_that_of_the_round() -> None:
         ({"momentum": 1.0}, "momentum=1.0 is out of range; use a number from 0 to below 1"),
         ({"weight_decay": -0.1}, "weight_decay=-0.1 is out of range"),
         ({"momentum": float("nan")}, "momentum=nan is out of range"),
-        ({"bach_size": 3}, "unknown key 'bach_size'; the keys are epochs, batch_size, learning_rate"),
+        ({"bach_size": 3}, "unknown key 'bach_size'; did you mean batch_size"),
     ],
 )
 def test_a_mistake_is_answered_by_the_value_and_the_remedy(settings: dict[str, Any], sentence: str) -> None:

@@ -16,7 +16,7 @@ GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 
 def _build(model: Any, shape: tuple[int, ...] = GREY, *, seed: int = 0, **options: Any) -> nn.Module:
-    return initial_model(model, inputs=torch.zeros(1, *shape), num_classes=10, seed=seed, **options)
+    return initial_model(model, inputs=torch.zeros(1, *shape), num_classes=10, seed=seed, options=options)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_every_network_is_counted_above() -> None:
 
 
 def test_a_linear_model_of_numbers_returns_one_for_each_example() -> None:
-    module = initial_model("linear", inputs=torch.zeros(1, 4), num_classes=0, seed=0, bias=False)
+    module = initial_model("linear", inputs=torch.zeros(1, 4), num_classes=0, seed=0, options={"bias": False})
     assert sum(parameter.numel() for parameter in module.parameters()) == 4
     assert module(torch.zeros(1, 4)).shape == (1,)
     assert module(torch.zeros(3, 4)).shape == (3,)
@@ -111,8 +111,8 @@ def test_a_users_function_may_be_named(tmp_path: Path, monkeypatch: pytest.Monke
         ("cnn1", COLOUR, "cnn1 takes inputs of shape 1x28x28, the data has 3x32x32; use mlp, or a model of your own"),
         ("cnn2_released", GREY, "cnn2_released takes inputs of shape 3x32x32, the data has 1x28x28"),
         ("resnet", GREY, "model 'resnet' is unknown; use one of cnn1, cnn2,"),
-        (lambda wrong: nn.Linear(2, 2), GREY, "the model cannot be made with {}: "),
-        (lambda: "a net", GREY, "the model function returned str; return a torch.nn.Module"),
+        (lambda wrong: nn.Linear(2, 2), GREY, "called with {}, fails; correct it"),
+        (lambda: "a net", GREY, "returned str; return a torch.nn.Module"),
     ],
 )
 def test_a_model_that_cannot_be_made_is_refused(model: Any, shape: tuple[int, ...], sentence: str) -> None:

@@ -95,7 +95,7 @@ def test_a_solver_of_the_users_own_is_ended_by_the_budget_and_by_the_tolerance()
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("raises", r'solver "own_solvers:raises" raised ZeroDivisionError: .*own_solvers.py, line'),
+        ("raises", r'solver "own_solvers:raises" fails; correct it\n  ZeroDivisionError: .*own_solvers.py, line'),
         ("shapeless", r'solver "own_solvers:shapeless" returned \(1, 1\); return a vector of shape \(1,\)'),
         ("nothing", 'solver "own_solvers:nothing" returned NoneType; return a vector'),
         ("number", 'solver "own_solvers:number" is of type int; name a function'),

@@ -36,7 +36,7 @@ class Returning(nn.Module):
         (Returning(lambda o: (o, o)), r"the model returns tuple for inputs of shape \(2, 4\)"),
         (Returning(lambda o: o[:1]), r"the model returns \(1, 3\) for inputs"),
         (Returning(lambda o: o[:, :, None]), r"the loss does not take .outputs, targets. of shapes \(2, 3, 1\)"),
-        (nn.Linear(4, 1), r"the loss does not take .outputs, targets. of shapes \(2, 1\)"),
+        (nn.Linear(4, 1), "returns 1 scores for an example, and the data has 3 classes; give its last layer 3 outputs"),
     ],
 )
 def test_a_model_that_does_not_fit_the_data_is_refused(module: nn.Module, sentence: str) -> None:

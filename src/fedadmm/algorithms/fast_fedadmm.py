@@ -24,7 +24,7 @@ from fedadmm.algorithms.stiffness import squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasInvariant, Invariant
-from fedadmm.core.schedules import check_rate
+from fedadmm.core.schedules import check_constant
 
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
@@ -76,7 +76,7 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
         if isinstance(self.rho, str) and self.rho != "auto":
             raise InputError(f'rho={self.rho!r} is unknown; use a number or "auto"')
         if not isinstance(self.rho, str):
-            check_rate("rho", self.rho, positive=False)
+            check_constant("rho", self.rho, method="FastFedADMM", positive=False)
         check_decay("look_ahead", self.look_ahead)
         check_decay("average", self.average)
 

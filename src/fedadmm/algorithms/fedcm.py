@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector, zeros_like
-from fedadmm.core.errors import InputError
 from fedadmm.core.optional import StepsOfSGDOnly, UploadsStep
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import Rate, at, check_number, check_rate
 
 
 class Server(NamedTuple):
@@ -33,8 +32,7 @@ class FedCM(Algorithm[Server, NoState, Upload], StepsOfSGDOnly, UploadsStep):
     eta: Rate = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0 < self.alpha <= 1:
-            raise InputError(f"alpha={self.alpha!r} is out of range; use a number above 0 and up to 1")
+        check_number("alpha", self.alpha, "a number above 0 and up to 1", lambda share: 0 < share <= 1)
         check_rate("eta", self.eta, positive=True)
 
     def init_server(self, theta: Vector) -> Server:

@@ -14,7 +14,6 @@ u = w + y / rho travels: with all clients in a round that is the server's step a
 from typing import NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, Turnout, Vector, zeros_like
-from fedadmm.core.errors import InputError
 from fedadmm.core.optional import (
     GradientsOnly,
     HasInvariant,
@@ -24,7 +23,7 @@ from fedadmm.core.optional import (
     SecondOrder,
     SecondOrderProblem,
 )
-from fedadmm.core.schedules import Rate, at, check_constant, check_rate
+from fedadmm.core.schedules import Rate, at, check_constant, check_number, check_rate
 
 
 class Server(NamedTuple):
@@ -60,8 +59,7 @@ class FedHybrid(
         check_constant("rho", self.rho, method="FedHybrid", positive=True)
         for name in ("beta", "alpha_newton", "beta_newton"):
             check_rate(name, getattr(self, name), positive=True)
-        if not 0 <= self.newton <= 1:
-            raise InputError(f"newton={self.newton} is not a share of the clients; use a number from 0 to 1")
+        check_number("newton", self.newton, "a share of the clients from 0 to 1", lambda share: 0 <= share <= 1)
 
     def takes_newton_steps(self, client: int) -> bool:
         """Return whether a client is a Newton client: of the first n, round(newton n) are."""

@@ -9,7 +9,7 @@ Then theta <- theta - eta m / (sqrt(v) + tau). As in the paper, neither m nor v 
 
 from fedadmm.algorithms.server_optimizer import PLAIN, ServerOptimizer, check_decay
 from fedadmm.core.algorithm import AnyAlgorithm, Vector, zeros_like
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import Rate, at, check_constant, check_rate
 
 
 class FedAdam(ServerOptimizer):
@@ -27,7 +27,7 @@ class FedAdam(ServerOptimizer):
         check_rate("eta", self.eta, positive=True)
         check_decay("beta_1", self.beta_1)
         check_decay("beta_2", self.beta_2)
-        check_rate("tau", self.tau, positive=True)
+        check_constant("tau", self.tau, method=type(self).__name__, positive=True)
         self.check_inner()
 
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:

@@ -11,9 +11,8 @@ centre; to the others w + y / rho is their centre itself. In the paper all commu
 from typing import NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
-from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, SkipsCommunication
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import Rate, at, check_number, check_rate
 
 
 class Server(NamedTuple):
@@ -40,9 +39,9 @@ class FedPD(Algorithm[Server, Client, Upload], HasPersonalModel, SkipsCommunicat
 
     def __post_init__(self) -> None:
         check_rate("rho", self.rho, positive=True)
-        p = self.skip_probability
-        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p < 1:
-            raise InputError(f"skip_probability={p!r} is not a probability below 1; use a number such as 0.5, or 0")
+        check_number(
+            "skip_probability", self.skip_probability, "a probability below 1, such as 0.5", lambda p: 0 <= p < 1
+        )
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)

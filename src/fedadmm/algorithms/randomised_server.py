@@ -15,7 +15,8 @@ from fedadmm.algorithms.wrapper import Wrapper
 from fedadmm.core.algorithm import AnyAlgorithm, Turnout, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import Invariant, invariant_of
-from fedadmm.core.seeds import stream
+from fedadmm.core.schedules import check_number
+from fedadmm.core.seeds import check_seed, stream
 
 AS_ANALYSED = FedADMM(rho=1.0, eta="participation", newcomer="initial")
 
@@ -33,8 +34,9 @@ class RandomisedServer(Wrapper):
     memory = ("ahead",)
 
     def __post_init__(self) -> None:
-        if not 0 < self.awake <= 1:
-            raise InputError(f"awake={self.awake} is out of range; use a probability above 0 and up to 1")
+        check_number("awake", self.awake, "a probability above 0 and up to 1", lambda p: 0 < p <= 1)
+        if self.seed is not None:
+            check_seed(self.seed)
         self.check_is_algorithm()
         if not self._is_mean_of_all():
             raise InputError(

@@ -11,6 +11,7 @@ from fedadmm.algorithms.wrapper import Wrapper
 from fedadmm.core.algorithm import Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import UploadsStep
+from fedadmm.core.schedules import check_number
 
 PLAIN = FedAvg()
 
@@ -43,5 +44,4 @@ class ServerOptimizer(Wrapper):
 
 def check_decay(name: str, value: object) -> None:
     """Refuse what is not a share of a memory that may stay."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise InputError(f"{name}={value!r} is out of range; use a number from 0 to below 1")
+    check_number(name, value, "a number from 0 to below 1", lambda share: 0 <= share < 1)

@@ -19,7 +19,7 @@ def experiments_of(
 ) -> list[Experiment]:
     """Return the experiments of a plan's variants, or of the algorithms that were named."""
     known = plan_named(plan).variants or [n for n, kind in ALGORITHMS.items() if not trait(kind(), NeedsEveryClient)]
-    names = names_in(algorithms) if algorithms else known
+    names = known if algorithms is None else names_in(algorithms)
     return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
 
 
@@ -27,9 +27,8 @@ def experiment_of(
     plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
 ) -> Experiment:
     """Return the experiment of a plan, or of a variant of it, with the changes of the command line."""
-    table = parse_changes(changes or [])
-    table |= {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
-    return plan_named(plan).experiment(variant, changes=table)
+    options = [f"{key}={value}" for key, value in (("rounds", rounds), ("seed", seed)) if value is not None]
+    return plan_named(plan).experiment(variant, changes=parse_changes([*(changes or []), *options]))
 
 
 def plan_named(name: str) -> Plan:
@@ -44,8 +43,11 @@ def plan_named(name: str) -> Plan:
 
 
 def names_in(text: str) -> list[str]:
-    """Return comma-separated names."""
-    return [name.strip() for name in text.split(",")]
+    """Return comma-separated names, each once."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(names):
+        raise InputError(f"{text!r} lists a name that is empty; write them as fedavg,feddyn")
+    return names
 
 
 def columns_named(columns: str | None) -> list[str] | None:

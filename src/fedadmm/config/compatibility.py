@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.config.experiment import CertificateSettings, Weighting
+from fedadmm.config.experiment import CertificateSettings, Experiment, ModelSettings, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
 from fedadmm.core.errors import InputError, near_names
@@ -57,12 +57,17 @@ class Options:
     clock: Clock | None = None
 
 
+IN_FILES = ("seed", "weighting", "engine", "workers", "evaluate_every")
+
+
 def options_from(values: Mapping[str, Any]) -> Options:
     """Return the options of these names and values, a table as the settings it stands for; refuse an unknown name."""
     names = [field.name for field in fields(Options)]
     for name in values:
         if name not in names:
             raise InputError(f"a simulation has no option {name!r}; {near_names(name, names, what='options')}")
+    ModelSettings(l2=values.get("l2"))
+    Experiment(**{key: values[key] for key in IN_FILES if key in values})  # refuses what it would in a file
     tables: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
     given = {key: tables[key](**values[key]) for key in tables if isinstance(values.get(key), dict)}
     return Options(**{**values, **given})
@@ -72,9 +77,6 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     """Refuse rules that do not fit the clients, the method or the engine."""
     client_test = getattr(options.data, "held_out", None) is not None
     check_goal(options.metric, options.direction, None, own=options.metrics or (), client_test=client_test)
-    every = options.evaluate_every
-    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-        raise InputError(f"evaluate_every={every!r} is out of range; use a whole number from 1 on")
     clock, faults = options.clock, options.faults
     participation.check(devices.num_clients)
     check_everyone(algorithm, participation)

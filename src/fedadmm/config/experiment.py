@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tomllib
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -13,6 +12,7 @@ from fedadmm.algorithms import ALGORITHMS, FastFedADMM
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
+from fedadmm.core.files import parse_toml
 from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.schedules import rate_from, to_plain
 from fedadmm.core.settings import Count, NonNegative, Settings, count_or
@@ -35,7 +35,7 @@ def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
         kind = import_named(name, what="algorithm")
         if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
             raise InputError(f"{name} is not an algorithm; name a class derived from fedadmm.Algorithm")
-    elif name in ALGORITHMS:
+    elif isinstance(name, str) and name in ALGORITHMS:
         kind = ALGORITHMS[name]
     else:
         known = f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}"
@@ -79,11 +79,13 @@ def _hashed(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-AlgorithmSettings = Annotated[
-    AnyAlgorithm,
-    BeforeValidator(lambda value: algorithm_from_table(value) if isinstance(value, dict) else value),
-    PlainSerializer(algorithm_to_table),
-]
+def _algorithm_from(value: Any) -> Any:
+    if isinstance(value, str):
+        raise InputError(f'algorithm={value!r} is not a table; write algorithm.name = "{value}"')
+    return algorithm_from_table(value) if isinstance(value, dict) else value
+
+
+AlgorithmSettings = Annotated[AnyAlgorithm, BeforeValidator(_algorithm_from), PlainSerializer(algorithm_to_table)]
 
 
 class ModelSettings(Settings):
@@ -194,7 +196,7 @@ class Experiment(Settings):
     @classmethod
     def from_toml(cls, text: str) -> "Experiment":
         """Return the experiment that `to_toml` wrote."""
-        return cls(**tomllib.loads(text))
+        return cls(**parse_toml(text, where="the experiment"))
 
     @property
     def hash(self) -> str:

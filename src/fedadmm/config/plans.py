@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, look_for_modules_in, near_names
-from fedadmm.core.files import Table, dotted
+from fedadmm.core.files import Table, dotted, parse_toml
 
 
 @dataclass(frozen=True)
@@ -77,21 +78,27 @@ def parse_changes(assignments: list[str]) -> Table:
     """Return {"a.b": value} for assignments such as "a.b=value"; a value is TOML, or else a plain string."""
     changes: Table = {}
     for assignment in assignments:
-        key, separator, text = assignment.partition("=")
-        if not separator or not key:
+        key, separator, text = (part.strip() for part in assignment.partition("="))
+        if not separator or not all(key.split(".")):
             raise InputError(f"cannot set {assignment!r}; write key=value, such as local.learning_rate=0.1")
-        try:
-            changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            changes[key.strip()] = text
-    return changes
+        value = _value_in(text, key=key)
+        if changes.setdefault(key, value) != value:
+            raise InputError(f"cannot set {key} to {changes[key]!r} and to {value!r}; give it once")
+    # A table before its keys, and an algorithm's name before its other keys: their order on the line means nothing.
+    return {key: changes[key] for key in sorted(changes, key=lambda key: (key.count("."), not key.endswith(".name")))}
+
+
+def _value_in(text: str, *, key: str) -> Any:
+    try:
+        return parse_toml(f"value = {text}", where=f"the value of {key}")["value"]
+    except InputError as error:
+        if isinstance(error.__cause__, tomllib.TOMLDecodeError):
+            return text
+        raise
 
 
 def _plan(text: str, *, where: str) -> Plan:
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{where} is not TOML: {error}; fix that line") from error
+    table = parse_toml(text, where=where)
     variants = table.pop("variants", {})
     if not isinstance(variants, dict) or not all(isinstance(value, dict) for value in variants.values()):
         raise InputError(f"{where} has variants={variants!r}; write them as tables, [variants.NAME]")

@@ -7,9 +7,11 @@ import inspect
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from sysconfig import get_path
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
@@ -47,10 +49,33 @@ def checked_call(function: Callable[P, Returned]) -> Callable[P, Returned]:
     return called
 
 
-def where_raised(error: Exception) -> str:
-    """Return the file and the line in which an error was raised."""
-    line = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{line.filename}, line {line.lineno}"
+@contextmanager
+def calling(what: str, *, remedy: str = "correct it") -> Iterator[None]:
+    """Call a user's function: what it raises becomes a sentence that names it, with the error on a line below."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise failure(what, error, remedy=remedy) from error
+
+
+def failure(what: str, error: Exception, *, remedy: str = "correct it") -> InputError:
+    """Return the sentence for an error of a user's function, with the error and its place on a line below."""
+    # Not in the libraries that the function uses, if any line is its own.
+    libraries = (str(Path(__file__).parents[1]), *(get_path(name) for name in ("stdlib", "purelib", "platlib")))
+    frames = traceback.extract_tb(error.__traceback__)
+    line = ([frame for frame in frames if not frame.filename.startswith(libraries)] or frames)[-1]
+    first = (str(error) or type(error).__name__).splitlines()[0]
+    return InputError(
+        f"{what} fails; {remedy}\n  {type(error).__name__}: {first} ({line.filename}, line {line.lineno})"
+    )
+
+
+def name_of(function: object) -> str:
+    """Return the name of a user's function, such as own:model."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '__main__')}:{name}"
 
 
 def import_named(path: str, *, what: str) -> Any:

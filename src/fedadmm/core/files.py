@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from fedadmm.core.errors import InputError
 
 Table = dict[str, Any]
 
@@ -38,3 +41,11 @@ def dotted(table: Table, prefix: str = "") -> Table:
         nested = isinstance(value, dict) and not {"schedule", "distribution"} & value.keys()
         found |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return found
+
+
+def parse_toml(text: str, *, where: str) -> Table:
+    """Return the table of a TOML text; refuse what is not TOML, with `where` it is from."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # Python reads no number of 5,000 digits, and no 1,000 brackets
+        raise InputError(f"{where} is not TOML: {error}; correct it") from error

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, calling, name_of
 from fedadmm.core.settings import check_length
 
 Ids: TypeAlias = npt.NDArray[np.int64]
@@ -88,7 +88,9 @@ class Chosen:
 
     def select(self, round: int, *, devices: Devices, generator: np.random.Generator) -> Ids:
         """Return what the function chose, sorted, once it is known to be a set of registered clients."""
-        raw = np.asarray(list(self.function(round, generator, devices)))
+        called = f"participation {name_of(self.function)}, called with (round, generator, devices) in round {round},"
+        with calling(called, remedy="return the ids of the clients that take part"):
+            raw = np.asarray(list(self.function(round, generator, devices)))
         if raw.size == 0:
             return np.empty(0, dtype=np.int64)
         if not np.issubdtype(raw.dtype, np.integer):

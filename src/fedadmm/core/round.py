@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Message, Turnout, Vector
+from fedadmm.core.errors import calling
 from fedadmm.core.optional import SkipsCommunication, trait
 
 M = TypeVar("M", bound=Message)
@@ -113,7 +114,10 @@ def run_client(
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
     state = received(algorithm, download, state, assignment)
     before = problem.stats().buffers.floats
-    upload, state = algorithm.client_update(download, state, problem)
+    with calling(
+        f"client_update of {type(algorithm).__name__}, for client {assignment.client} in round {assignment.round},"
+    ):
+        upload, state = algorithm.client_update(download, state, problem)
     stats = problem.stats()._replace(upload_norm=norm_of(upload))
     after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
@@ -177,7 +181,9 @@ def run_round(
         applied.append(result.client)
 
     if applied:
-        server = algorithm.server_update(server, uploads.mean(), Turnout(number + 1, uploads.weight, registered, seen))
+        with calling(f"server_update of {type(algorithm).__name__}, in round {number + 1},"):
+            turnout = Turnout(number + 1, uploads.weight, registered, seen)
+            server = algorithm.server_update(server, uploads.mean(), turnout)
         if floats.numel():
             (floats,) = buffers.mean()
     summary = RoundSummary(

@@ -1,6 +1,8 @@
 """Hyper-parameters as functions of the round: values that print, compare and save as themselves; tables in and out."""
 
 import math
+import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, TypeAlias
@@ -137,9 +139,15 @@ def check_rate(name: str, rate: object, *, positive: bool) -> None:
         raise InputError(f"{name}={rate!r} is neither a number nor a schedule; use a number such as 0.1")
     values = (rate,) if isinstance(rate, int | float) else rate.values()
     for value in values:
-        if not math.isfinite(value) or value < 0 or (positive and value == 0):
+        if not 0 <= value <= sys.float_info.max or (positive and value == 0):
             bound = "greater than 0" if positive else "of at least 0"
             raise InputError(f"{name}={value} is out of range; use a finite number {bound}")
+
+
+def check_number(name: str, value: object, numbers: str, holds: Callable[[float], bool]) -> None:
+    """Refuse what is not a number, or not one of those that are given in words and as a test."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
+        raise InputError(f"{name}={value!r} is out of range; use {numbers}")
 
 
 def check_constant(name: str, rate: object, *, method: str, positive: bool) -> None:

@@ -1,11 +1,20 @@
 """Named random streams: the same (seed, purpose, indices) gives the same numbers, whatever ran before."""
 
 import hashlib
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
+
+from fedadmm.core.errors import InputError
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that is not a whole number."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise InputError(f"seed={seed!r} is not a whole number; use one such as 0")
 
 
 def stream_key(seed: int, purpose: str, *indices: int) -> int:

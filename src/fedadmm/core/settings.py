@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, ValidationInfo, model_validator
 
-from fedadmm.core.errors import InputError, new_name
+from fedadmm.core.errors import InputError, near_names, new_name
 from fedadmm.core.schedules import check_rate
 from fedadmm.core.seeds import stream
 
@@ -28,7 +28,7 @@ class Settings(BaseModel):
 
     model_config = {"frozen": True, "extra": "forbid", "arbitrary_types_allowed": True}
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -80,10 +80,12 @@ def _sentence(error: ValidationError, *, known: list[str]) -> str:
         if isinstance(cause, InputError):
             return f"in [{field}]: {cause}" if field and not str(cause).startswith(field) else str(cause)
     if first["type"] == "extra_forbidden":
-        return new_name(field, known) or f"unknown key {field!r}; the keys are {', '.join(known)}"
+        return new_name(field, known) or f"unknown key {field!r}; {near_names(field, known, what='keys')}"
     if first["type"] == "missing":
         return f"{field} is missing; give it a value"
     where = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part in known) or field
+    if first["type"] == "model_type":
+        return f"{where}={first['input']!r} is not a table; set a key of it, such as those of `fedadmm keys {where}`"
     return f"{where}={first['input']!r} does not fit: {first['msg'][0].lower()}{first['msg'][1:]}"
 
 

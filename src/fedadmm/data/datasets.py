@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fedadmm.core.errors import InputError, import_named, where_raised
+from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.data.files import data_folder, parse_cifar_batch, parse_idx, present, read
@@ -103,12 +103,8 @@ def _load_named(name: str, *, normalisation: str | None) -> Dataset:
         raise InputError(
             f'data "{name}" is of type {type(function).__name__}; name a function that returns (train, test)'
         )
-    try:
+    with calling(f'data "{name}"'):
         returned = function()
-    except Exception as error:
-        raise InputError(
-            f'data "{name}" raised {type(error).__name__}: {error} ({where_raised(error)}); correct it'
-        ) from error
     if isinstance(returned, Dataset):
         return returned
     if not isinstance(returned, tuple | list) or len(returned) != 2:

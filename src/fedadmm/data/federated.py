@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedadmm.core.errors import InputError, import_named
-from fedadmm.core.seeds import stream
+from fedadmm.core.errors import InputError, calling, import_named, name_of
+from fedadmm.core.seeds import check_seed, stream
 from fedadmm.data import partition as partitions
 from fedadmm.data.datasets import Dataset
 from fedadmm.data.examples import Examples
@@ -96,6 +96,7 @@ def federate(
         raise InputError(
             f"data of type {type(dataset).__name__} is not a dataset; make one of it: fedadmm.make_dataset(train, test)"
         )
+    check_seed(seed)
     labels = dataset.train.targets.numpy()
     generator = stream(seed, "partition")
     by_name: dict[Any, Callable[..., Indices]] = {
@@ -116,8 +117,10 @@ def federate(
             raise InputError(f'partition "{partition}" does not settle the number of clients; give num_clients')
         indices = by_name[partition](labels, num_clients=num_clients, generator=generator)
     else:
-        dealt = _users_own(partition)(labels, num_clients, generator)
-        indices = partitions.checked(dealt, num_examples=len(labels), num_clients=num_clients)
+        function = _users_own(partition)
+        with calling(f"partition {name_of(function)}, called with (labels, num_clients, generator),"):
+            dealt = function(labels, num_clients, generator)
+            indices = partitions.checked(dealt, num_examples=len(labels), num_clients=num_clients)
     if client_test is None:
         return _dealt(dataset, indices)
     kept, held = _split_each(indices, fraction=client_test, seed=seed)

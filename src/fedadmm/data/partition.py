@@ -3,6 +3,7 @@
 import heapq
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -114,8 +115,8 @@ def checked(returned: Any, *, num_examples: int, num_clients: int | None) -> Ind
 
 
 def _check_num_clients(num_clients: int, *, num_examples: int) -> None:
-    if num_clients < 1:
-        raise InputError(f"num_clients={num_clients} leaves nobody; use at least 1")
+    if isinstance(num_clients, bool) or not isinstance(num_clients, Integral) or num_clients < 1:
+        raise InputError(f"num_clients={num_clients!r} is not a number of clients; use a whole number from 1 on")
     if num_clients > num_examples:
         raise InputError(
             f"num_clients={num_clients} is more than the {num_examples} examples; use at most {num_examples}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Solution, Turnout, Vector
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, calling
 from fedadmm.core.optional import SecondOrder, trait
 from fedadmm.core.round import Assignment, received
 
@@ -87,9 +87,10 @@ class _Trial:
     def called(self, method: str, *arguments: Any) -> Any:
         """Return what a method answers; refuse it if it changes what it was given."""
         given = [(*pair, pair[1].clone()) for argument in arguments for pair in _vectors(argument)]
-        answer = getattr(self._algorithm, method)(*arguments)
+        with calling(f"{method} of {self._algorithm}"):
+            answer = getattr(self._algorithm, method)(*arguments)
         for name, vector, before in given:
-            if not torch.equal(vector, before):
+            if not torch.allclose(vector, before, rtol=0, atol=0, equal_nan=True):
                 raise self.error(f"{method} changes {name} in place; make a new vector instead, such as {name} + x")
         return answer
 

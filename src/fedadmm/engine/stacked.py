@@ -12,6 +12,7 @@ import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Store
+from fedadmm.core.errors import calling
 from fedadmm.core.round import Assignment, Buffers, ClientResult, is_finite, received
 from fedadmm.engine.probe import probe
 from fedadmm.engine.process import keep_freed_blocks, threads
@@ -65,7 +66,8 @@ class StackedEngine(SerialEngine):
         ]
         with threads(self._num_threads):
             before = stacked(known, like=download.theta)
-            upload, after = algorithm.client_update(download, before, problem)
+            with calling(f"client_update of {type(algorithm).__name__}, for a stack of clients in round {round},"):
+                upload, after = algorithm.client_update(download, before, problem)
             finite = _finite_rows((*upload, *after), len(clients))
         for client, state, ok in zip(clients, unstacked(after, len(clients), form=fresh), finite, strict=True):
             if ok:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional
 from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
 from fedadmm.config.experiment import DataSettings, Experiment, Weighting, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.errors import InputError, import_named
+from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, participation_from
 from fedadmm.core.round import ServerCheckpoint, num_bytes
@@ -38,8 +39,6 @@ class ClientWeights:
     """The weight of each client in a mean: 1, or its number of examples."""
 
     def __init__(self, weighting: Weighting, data: FederatedData) -> None:
-        if weighting not in ("equal", "examples"):
-            raise InputError(f'weighting={weighting!r} is unknown; use "equal" or "examples"')
         self.values = None if weighting == "equal" else data.num_examples.astype(np.float64)  # [client]; None: all 1
         self.total = float(data.num_clients if self.values is None else self.values.sum())
 
@@ -118,9 +117,13 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     same = ["local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock"]
     same += ["metric", "direction", "evaluate_every"]
     inputs, kind = data.client(0).inputs, None if float_type is None else getattr(torch, float_type)
-    module = initial_model(
-        model.name, seed=experiment.seed, inputs=inputs, num_classes=data.num_classes, float_type=kind, **model.options
-    )
+    about: dict[str, Any] = {
+        "inputs": inputs,
+        "num_classes": data.num_classes,
+        "float_type": kind,
+        "options": model.options,
+    }
+    module = initial_model(model.name, seed=experiment.seed, **about)
     options = Options(
         model=module,
         data=data,
@@ -128,7 +131,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
         loss=_loss(model.loss),
         l2=model.l2 or 0.0,
         metrics={name: import_named(path, what="metric") for name, path in model.metrics.items()},
-        devices=import_named(experiment.devices, what="devices")() if experiment.devices else None,
+        devices=_facts(experiment.devices) if experiment.devices else None,
         **{name: getattr(experiment, name) for name in same},
     )
     return assemble(experiment.algorithm, options)
@@ -165,7 +168,17 @@ def _made(settings: DataSettings, *, seed: int) -> PartitionedData | GeneratedDa
     for key in ("normalisation", "validation", "positive", "float_type", "client_test"):
         if getattr(settings, key) is not None:
             raise InputError(f'data "{settings.name}" is taken as it is; leave out {key}')
-    return MADE[settings.name](num_clients=settings.num_clients, seed=seed, **settings.options)
+    with calling(f'data "{settings.name}" with options {settings.options}'):
+        return MADE[settings.name](num_clients=settings.num_clients, seed=seed, **settings.options)
+
+
+def _facts(name: str) -> dict[str, list[float]]:
+    """Return the facts about the clients that a user's function knows."""
+    function = import_named(name, what="devices")
+    with calling(
+        f'devices "{name}"', remedy="return facts such as {'energy': [3, 1, 2]}, with a value for each client"
+    ):
+        return {str(fact): list(values) for fact, values in function().items()}
 
 
 def _loss(name: str) -> Loss:

@@ -8,7 +8,7 @@ from torch.func import vmap
 from torch.nn import functional
 
 from fedadmm.core.engine import Scores
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, calling, failure
 from fedadmm.data.examples import Examples, is_whole
 from fedadmm.training.flat import FlatModel, channels_last
 
@@ -45,12 +45,14 @@ def _mean_of_each(losses: torch.Tensor) -> torch.Tensor:
 @torch.inference_mode()
 def score(module: nn.Module, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]) -> Scores:
     """Return the mean loss and each metric's mean over one batch, in evaluation mode."""
-    training = module.training
+    training, means = module.training, {}
     module.eval()
-    outputs = module(channels_last(examples.inputs))
+    with calling(f"the model, evaluated on {tuple(examples.inputs.shape)},"):
+        outputs = module(channels_last(examples.inputs))
     module.train(training)
-    functions = {"loss": loss, **metrics}
-    means = {name: float(function(outputs, examples.targets)) for name, function in functions.items()}
+    for name, function in {"loss": loss, **metrics}.items():
+        with calling(f"the {name}, given {tuple(outputs.shape)} and {tuple(examples.targets.shape)} in evaluation,"):
+            means[name] = float(function(outputs, examples.targets))
     return Scores(len(examples.targets), means)
 
 
@@ -72,15 +74,29 @@ def batches(examples: Examples) -> list[Examples]:
 
 
 def check_model(
-    model: FlatModel, examples: Examples, *, test: Examples | None, loss: Loss, metrics: Mapping[str, Metric]
+    model: FlatModel,
+    examples: Examples,
+    *,
+    test: Examples | None,
+    loss: Loss,
+    metrics: Mapping[str, Metric],
+    num_classes: int = 0,
 ) -> None:
     """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs."""
+    for name, parameter in model.module.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise InputError(f"the model's {name} is not finite before the first round; correct how it is initialised")
     inputs, targets = _two_of(examples, device=model.weights.device)
     outputs = _tried(model, inputs, what="inputs")
     shape = tuple(inputs.shape)
     if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise InputError(f"the model returns {got} for inputs of shape {shape}; return one row per example")
+    if loss in (functional.cross_entropy, functional.nll_loss) and outputs.ndim > 1 and outputs.shape[1] < num_classes:
+        raise InputError(
+            f"the model returns {outputs.shape[1]} scores for an example, and the data has {num_classes} classes; give "
+            f"its last layer {num_classes} outputs"
+        )
     for name, function in {"loss": loss, **metrics}.items():
         try:
             number = torch.as_tensor(function(outputs, targets)).numel()
@@ -143,6 +159,17 @@ def explained(error: Exception, inputs: torch.Tensor, *, num_examples: int) -> s
         else f"use a batch_size that leaves no remainder of 1 in {num_examples}"
     )
     return f"has a batch of one example, on which batch normalisation cannot train; {remedy}"
+
+
+def loss_failure(error: Exception, outputs: torch.Tensor, targets: torch.Tensor, *, owner: str) -> InputError:
+    """Return what is wrong with a loss that fails on a batch."""
+    shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} of {owner}"
+    if isinstance(error, IndexError) and not targets.is_floating_point():
+        return InputError(
+            f"the loss does not take {shapes}: {_first_line(error)}; the targets are from {int(targets.min())} to "
+            f"{int(targets.max())}: number them from 0, and give the model's last layer an output for each"
+        )
+    return failure(f"the loss, given {shapes},", error)
 
 
 def out_of_range(inputs: torch.Tensor, error: str) -> str:

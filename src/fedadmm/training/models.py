@@ -2,13 +2,13 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from fedadmm.core.errors import InputError, import_named
+from fedadmm.core.errors import InputError, calling, import_named, name_of
 from fedadmm.core.seeds import torch_seed
 from fedadmm.training.flat import independent_copy
 
@@ -120,7 +120,7 @@ def initial_model(
     inputs: torch.Tensor | None = None,
     num_classes: int = 0,
     float_type: torch.dtype | None = None,
-    **options: Any,
+    options: Mapping[str, Any] | None = None,
 ) -> nn.Module:
     """Return a run's network before round 1: a copy of the one that is given, or one with weights of the run's seed.
 
@@ -142,16 +142,14 @@ def initial_model(
             f"{', '.join(MODELS)}"
         )
     facts = {"input_shape": () if inputs is None else tuple(inputs.shape[1:]), "num_classes": num_classes}
-    names = inspect.signature(model).parameters
-    arguments = {key: value for key, value in facts.items() if key in names} | options
-    with torch.random.fork_rng(devices=[]):
+    with calling(f"model {name_of(model)}"):
+        names = inspect.signature(model).parameters
+    arguments = {key: value for key, value in facts.items() if key in names} | dict(options or {})
+    with torch.random.fork_rng(devices=[]), calling(f"model {name_of(model)}, called with {arguments},"):
         torch.manual_seed(torch_seed(seed, "model"))
-        try:
-            module = model(**arguments)
-        except TypeError as error:
-            raise InputError(f"the model cannot be made with {arguments}: {error}") from error
+        module = model(**arguments)
     if not isinstance(module, nn.Module):
-        raise InputError(f"the model function returned {type(module).__name__}; return a torch.nn.Module")
+        raise InputError(f"model {name_of(model)} returned {type(module).__name__}; return a torch.nn.Module")
     if float_type is None and inputs is not None:
         float_type = inputs.dtype
     return module.double() if float_type == torch.float64 else module

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, failure
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples
-from fedadmm.training.evaluation import Loss, explained, loss_of_each
+from fedadmm.training.evaluation import Loss, explained, loss_failure, loss_of_each
 from fedadmm.training.flat import FlatModel, squared_norm
 
 CHUNK = 1000  # examples that are in memory at once
@@ -66,7 +66,7 @@ class Objective:
         self, inputs: torch.Tensor, targets: torch.Tensor, parameters: Sequence[nn.Parameter]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the mean loss of a batch at the model's weights, and its gradients by some parameters."""
-        loss = self._loss(self._outputs(inputs), targets)
+        loss = self._mean_loss(self._outputs(inputs), targets)
         return loss.detach(), self._gradients(loss, parameters)
 
     def hessian_product(self, w: Vector, direction: Vector) -> Vector:
@@ -111,7 +111,7 @@ class Objective:
             for some_inputs, some_targets, some_weights in zip(inputs, targets, weights, strict=True):
                 outputs = self._outputs(some_inputs)
                 if some_weights is None:
-                    yield self._loss(outputs, some_targets), len(some_targets) / self.num_examples
+                    yield self._mean_loss(outputs, some_targets), len(some_targets) / self.num_examples
                 else:
                     yield (self._losses(outputs, some_targets) * some_weights).sum(), 1.0
         finally:
@@ -121,12 +121,18 @@ class Objective:
         self.evaluations += len(inputs)
         try:
             outputs: torch.Tensor = self.model.module(inputs)
-        except (ValueError, IndexError) as error:
+        except Exception as error:
             sentence = explained(error, inputs, num_examples=self.num_examples)
             if sentence is None:
-                raise
+                raise failure(f"the model, trained on {tuple(inputs.shape)} of {self._owner},", error) from error
             raise InputError(f"{self._owner} {sentence}") from error
         return outputs
+
+    def _mean_loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        try:
+            return self._loss(outputs, targets)
+        except Exception as error:
+            raise loss_failure(error, outputs, targets, owner=self._owner) from error
 
     def _gradients(self, loss: torch.Tensor, parameters: Sequence[nn.Parameter]) -> list[torch.Tensor]:
         return list(torch.autograd.grad(loss, parameters, materialize_grads=True))

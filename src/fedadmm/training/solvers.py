@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError, new_name, where_raised
+from fedadmm.core.errors import InputError, calling, new_name
 from fedadmm.training.choices import own_solver
 from fedadmm.training.flat import squared_norm
 
@@ -45,8 +45,8 @@ class Point(NamedTuple):
     epsilon: float  # |gradient|^2
 
 
-class DoneError(Exception):
-    """Ends a solve from within."""
+class DoneError(BaseException):
+    """Ends a solve from within; a user's `except Exception` does not stop it."""
 
 
 class Lagrangian:
@@ -167,14 +167,8 @@ def solver_named(name: str) -> Solver:
     function = own_solver(name)
 
     def solve(objective: Lagrangian, start: Vector, budget: Budget) -> Vector:
-        try:
+        with calling(f'solver "{name}"'):
             w = function(objective, start, budget)
-        except (DoneError, InputError):
-            raise
-        except Exception as error:
-            raise InputError(
-                f'solver "{name}" raised {type(error).__name__}: {error} ({where_raised(error)}); correct it'
-            ) from error
         if not isinstance(w, torch.Tensor) or w.shape != start.shape:
             got = tuple(w.shape) if isinstance(w, torch.Tensor) else type(w).__name__
             raise InputError(f'solver "{name}" returned {got}; return a vector of shape {tuple(start.shape)}')

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,8 @@ class LearningTask:
         self.held_out: FederatedData | None = getattr(data, "held_out", None)
         self._test = [] if data.test is None else evaluation.batches(self._on_device(data.test))
         check_optimizer(local)
-        evaluation.check_model(self.model, joined(data, [0])[0], test=data.test, loss=loss, metrics=metrics)
+        fitting: dict[str, Any] = {"loss": loss, "metrics": metrics, "num_classes": getattr(data, "num_classes", 0)}
+        evaluation.check_model(self.model, joined(data, [0])[0], test=data.test, **fitting)
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
         """Return a client's problem in a round, on a network with these buffers."""
