@@ -5,6 +5,7 @@ import tomllib
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +96,12 @@ def simulated(config: dict[str, Any], *, history: list[Iterable[int]], **options
 
     settings = FederationSettings.from_run_config(config)
     digits = fedadmm.load("digits")
+    data = fedadmm.federate(digits, num_clients=settings.num_clients, partition="iid", seed=settings.seed)
     simulation = Simulation(
         settings.algorithm,
         model=task.model,
-        data=fedadmm.federate(digits, num_clients=settings.num_clients, partition="iid", seed=settings.seed),
+        data=replace(data, held_out=data) if settings.personal else data,  # a node is scored on its own examples
+        personal=settings.personal,
         local=settings.local,
         participation=lambda number, generator, devices: list(history[number - 1]),
         seed=settings.seed,

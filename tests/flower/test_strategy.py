@@ -101,6 +101,28 @@ def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_pa
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
+def test_a_personal_head_stays_on_its_node_whatever_is_lost(tmp_path: Path) -> None:
+    config = config_of(tmp_path, algorithm__name="fedavg", personal="3.*", fraction_evaluate=1.0)
+    grid = grid_of(config, fate=random_fate(1))
+    with server_of(config) as strategy:
+        result = start(strategy, grid, rounds=4)
+        assert not grid.errors
+        assert_books_agree(strategy, config, lambda client: tmp_path)
+        records = strategy._folder.records()
+        assert sum(len(record.lost) for record in records) > 1
+        sent = 4 * (64 * 100 + 100)  # bytes of the body, and nothing of the head
+        assert records[-1].bytes_up == sent * len(records[-1].clients)
+        simulation = simulated(config, history=[record.clients for record in records])
+        told = result.evaluate_metrics_clientapp[4]["accuracy"]
+        examples = simulation.task.data.num_examples
+        right = np.average(simulation.evaluate_clients().values, weights=examples)
+        assert told == pytest.approx(right)
+        state_dir = tmp_path / strategy.settings.name
+    assert "3.weight" not in load_file(state_dir / "server" / "model.safetensors")
+    own = load_file(state_dir / "client-0" / "own-model.safetensors")
+    assert own["3.weight"].equal(simulation.client_model(0).state_dict()["3.weight"])
+
+
 def test_a_server_that_dies_before_its_commit_plays_the_round_again(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)

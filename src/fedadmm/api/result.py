@@ -107,6 +107,11 @@ class Result:
         with self.opened() as simulation:
             return simulation.evaluate_clients(metric, model=model)
 
+    def client_model(self, client: int) -> nn.Module:
+        """Return the trained network as a client has it, with the parts that it keeps (model.personal)."""
+        with self.opened() as simulation:
+            return simulation.client_model(client)
+
     def personal_model(self, client: int) -> Vector:
         """Return a client's own model as a flat vector; the server's if it has none."""
         with self.opened() as simulation:
@@ -135,7 +140,8 @@ class Result:
     @contextmanager
     def _states(self) -> Iterator[DiskStore]:
         assert self.folder is not None
-        folder, types = RunFolder(self.folder), state_types(self.experiment.algorithm)
+        folder, personal = RunFolder(self.folder), self.experiment.model.personal is not None
+        types = state_types(self.experiment.algorithm, personal=personal)
         with folder.at_rest(), closing(DiskStore(folder.state, types=types, identity=None, readonly=True)) as store:
             there = len(store.records())
             if there != len(self.history):

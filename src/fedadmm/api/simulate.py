@@ -43,6 +43,7 @@ def simulate(
     seed: int = 0,
     loss: Loss = functional.cross_entropy,
     l2: float = 0.0,
+    personal: Sequence[str] | None = None,
     metrics: Mapping[str, Metric] | None = None,
     metric: str | None = None,
     direction: Direction | None = None,
@@ -65,6 +66,7 @@ def simulate(
     """Train a model over a federation's data and return the result.
 
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
+    personal: patterns of the names of parameters and buffers that each client keeps for itself, such as ["head.*"].
     metrics: functions of (outputs, targets) by their names, beside the accuracy. metric: what the run is judged
         by, the test accuracy, or the loss where there is none; direction: "higher" or "lower", of a metric of yours.
     target: a score of the metric; result.arrival is the round that reached it, and `stop_at_target` ends the run there.
@@ -101,6 +103,7 @@ class Assembled:
         whole = self.whole
         whole.task.model.load(whole.initial)
         whole.task.model.load_buffers(whole.begin.buffers)
+        whole.task.load_personal(None)
         options = replace(whole.options, model=whole.task.model.module)
         for field in fields(options):
             value = getattr(options, field.name)
@@ -124,7 +127,8 @@ def described(federation: Federation, goal: Goal, *, name: str, with_digest: boo
     rule: Any = options.participation
     if not isinstance(rule, int | float):
         rule = tuple(map(float, rule)) if isinstance(rule, Sequence | np.ndarray) else _name(rule)
-    of_model = {"name": _name(options.model), "loss": _name(options.loss), "l2": options.l2 or None}
+    of_model: dict[str, Any] = {"name": _name(options.model), "loss": _name(options.loss)}
+    of_model |= {"l2": options.l2 or None, "personal": options.personal}
     digest = f":{_digest(federation)}" if with_digest else ""
     of_data = {"name": f"python{digest}", "partition": "given", "num_clients": options.data.num_clients}
     if federation.task.held_out is not None:
@@ -150,7 +154,8 @@ def _name(value: Any) -> str:
 def _digest(federation: Federation) -> str:
     """Return a digest over data, initial weights and functions."""
     options, found = federation.options, hashlib.blake2b(digest_size=5)
-    found.update(federation.initial.numpy(force=True).tobytes())
+    for vector in (federation.initial, *(federation.task.personal or ())):
+        found.update(vector.numpy(force=True).tobytes())
     for part in (_code(module.forward) for module in federation.task.model.module.modules()):
         found.update(part)
     for examples in _examples(options.data):

@@ -26,6 +26,7 @@ from fedadmm.core.optional import (
 from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Uniform
 from fedadmm.data.federated import FederatedData
 from fedadmm.network.settings import Clock, Faults
+from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
@@ -44,6 +45,7 @@ class Options:
     weighting: Weighting = "equal"
     loss: Loss = functional.cross_entropy
     l2: float = 0.0
+    personal: Sequence[str] | None = None  # patterns of names: parts of the model that each client keeps for itself
     metrics: Mapping[str, Metric] | None = None  # beside the accuracy, which there is where targets are classes
     metric: str | None = None  # what a run is judged by: see `Experiment`, for these three keys
     direction: Direction | None = None
@@ -82,6 +84,8 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     check_everyone(algorithm, participation)
     options.local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
     check_local(algorithm, options.local)
+    check_personal(algorithm, options.local, options.personal)
+    _check_personal_scores(options, client_test=client_test)
     if faults is not None and options.engine == "ray":
         raise InputError('engine="ray" keeps no state from before a lost reply; use "workers" with faults')
     if clock is not None:
@@ -105,6 +109,39 @@ def check_local(algorithm: AnyAlgorithm, local: LocalTraining) -> None:
         )
 
 
+def check_personal(algorithm: AnyAlgorithm, local: LocalTraining, personal: Sequence[str] | None) -> None:
+    """Refuse personal parts that nothing would train, and keys that mean nothing without them."""
+    if not personal:
+        if local.personal_epochs is not None:
+            raise InputError(f"personal_epochs={local.personal_epochs} has no personal parts; give model.personal")
+        return
+    if isinstance(personal, str):
+        raise InputError(f"model.personal={personal!r} is not a list; write [{personal!r}]")
+    if trait(algorithm, GradientsOnly) or trait(algorithm, SecondOrder):
+        name = type(algorithm).__name__
+        raise InputError(f"{name} has no local solve, which would train what model.personal keeps; use another method")
+    if others := names_of(local.solver) - {"sgd"}:
+        raise InputError(
+            f"model.personal is trained in minibatches, and local has solver={min(others)!r}; leave one of them out"
+        )
+
+
+def _check_personal_scores(options: Options, *, client_test: bool) -> None:
+    """Refuse personal parts that nothing would score."""
+    if not options.personal:
+        return
+    if not client_test:
+        raise InputError(
+            "model.personal keeps parts at each client, so no model is whole on the server, and none can be scored on "
+            "common test examples; set data.client_test = 0.2, which scores each client on examples of its own"
+        )
+    for key, asked in (("metric", options.metric == "distance"), ("certificate", options.certificate is not None)):
+        if asked:
+            raise InputError(
+                f"{key} is about one objective of all clients, and model.personal leaves none; leave one out"
+            )
+
+
 def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> None:
     """Refuse a rule that leaves clients out, where a method needs all of them; a user's function is trusted."""
     if not trait(algorithm, NeedsEveryClient):
@@ -125,7 +162,7 @@ def judge_of(options: Options, task: LearningTask) -> Judge | None:
     judge = metric_named(options.metric, options.direction)
     if judge.needs_optimum or judge is CLIENT_LOSS:
         return judge
-    if not task.num_parts:
+    if not task.num_parts and task.held_out is None:
         raise InputError(f'metric="{judge.name}" needs test examples, and the data has none; use "client_loss"')
     if judge.name not in (*task.scored, *of_clients(task.scored)):
         raise InputError(f'metric="{judge.name}" needs targets that are classes; use one of {", ".join(task.scored)}')

@@ -98,6 +98,11 @@ class ModelSettings(Settings):
     # A term l2/2 |w|^2 of every client's objective; unlike weight_decay, every gradient has it.
     l2: NonNegative | None = None
     metrics: dict[str, str] = Field(default_factory=dict)  # name = "package.module:function"
+    # Parameters and buffers that each client keeps for itself, by patterns of their names, such as ["head.*"] for a
+    # personal head (FedPer; FedRep with local.personal_epochs) or ["*.bn*"] for batch normalisation (FedBN). They are
+    # part of the client's state, are never sent, and have no dual. Loss and metrics are then means over the clients,
+    # each with its own parts, on examples held out (data.client_test). None: the whole model is shared.
+    personal: tuple[str, ...] | None = None
 
 
 class DataSettings(Settings):

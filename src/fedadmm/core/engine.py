@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
+from fedadmm.core.personal import Personal, with_personal
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,10 @@ class Scores(NamedTuple):
 
 class Task(Protocol):
     """What the clients of a run work on."""
+
+    @property
+    def personal(self) -> Personal | None:
+        """The parts of the model that every client begins with and keeps for itself, None if there are none."""
 
     @property
     def num_parts(self) -> int:
@@ -85,12 +90,13 @@ class StateTypes(NamedTuple):
     client: type[Any]
 
 
-def state_types(algorithm: AnyAlgorithm) -> StateTypes:
-    """Return the types of an algorithm's server and clients."""
+def state_types(algorithm: AnyAlgorithm, *, personal: bool = False) -> StateTypes:
+    """Return the types of an algorithm's server and clients; `personal`: the clients keep parts of the model."""
     import torch  # a store can be described without it
 
     theta = torch.zeros(1)
-    return StateTypes(type(algorithm.init_server(theta)), type(algorithm.init_client(theta)))
+    client = type(algorithm.init_client(theta))
+    return StateTypes(type(algorithm.init_server(theta)), with_personal(client) if personal else client)
 
 
 class StatesOnDisk(Protocol):
@@ -129,6 +135,9 @@ class Store(Protocol):
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Write a state ahead; it is dropped unless `round` is committed with this client."""
+
+    def staged(self, round: int, client: int) -> Message:
+        """Return a state that was written ahead for a round that is not committed yet."""
 
     def commit(
         self,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Message, Turnout, Vector
 from fedadmm.core.errors import calling
 from fedadmm.core.optional import SkipsCommunication, trait
+from fedadmm.core.personal import Personal, joined, parted
 
 M = TypeVar("M", bound=Message)
 
@@ -57,6 +58,8 @@ class ClientStats(NamedTuple):
 
 class Problem(LocalProblem, Protocol):
     """A local problem that tells afterwards what was done with it."""
+
+    personal: Personal | None  # the parts of the model that the client keeps; before it is solved, the initial ones
 
     def stats(self) -> ClientStats: ...
 
@@ -112,12 +115,16 @@ def run_client(
     first_visit = state is None
     if state is None:
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
+    state, personal = parted(state)
+    if personal is not None:
+        problem.personal = personal
     state = received(algorithm, download, state, assignment)
     before = problem.stats().buffers.floats
     with calling(
         f"client_update of {type(algorithm).__name__}, for client {assignment.client} in round {assignment.round},"
     ):
         upload, state = algorithm.client_update(download, state, problem)
+    state = joined(state, problem.personal)
     stats = problem.stats()._replace(upload_norm=norm_of(upload))
     after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.

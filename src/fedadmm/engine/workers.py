@@ -13,6 +13,7 @@ import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import RoundTime, StatesOnDisk, Store, Task
+from fedadmm.core.personal import joined
 from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
@@ -137,7 +138,8 @@ class WorkersEngine:
         slots = range(self._num_slots)
         initial, download, buffers = initial.clone().share_memory_(), forms.download, task.buffers()
         uploads = [SharedMessage(forms.upload) for _ in slots]
-        states = [SharedMessage(forms.client) for _ in slots] if file is None else []
+        form = joined(forms.client, task.personal)
+        states = [SharedMessage(form) for _ in slots] if file is None else []
         self._setup = WorkerSetup(
             algorithm, task, initial, file, SharedMessage(download), SharedMessage(buffers), uploads, states
         )

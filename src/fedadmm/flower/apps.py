@@ -19,6 +19,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import answered, settled
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
+from fedadmm.core.personal import parted
 from fedadmm.core.round import Buffers, run_client
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.engine.process import one_thread
@@ -135,8 +136,9 @@ class Node:
             personal = trait(self._algorithm, HasPersonalModel)
             own = theta if saved is None or personal is None else personal.personal_model(saved.state)
             scores: dict[str, float] = {}
+            parts = None if saved is None else parted(saved.state)[1]
             for prefix, weights in {"": theta, "own-": own}.items():
-                found = self._task.evaluate_client(self.client, weights, buffers=request.buffers)
+                found = self._task.evaluate_client(self.client, weights, buffers=request.buffers, personal=parts)
                 scores |= {f"{prefix}{name}": value for name, value in found.items()}
                 # evaluate_client has loaded the model.
                 module, name = self._task.model.module, f"{prefix}model.safetensors"
@@ -176,7 +178,7 @@ def server_app(
 ) -> ServerApp:
     """Return the ServerApp of a federation; a new run of it goes on from the last checkpoint.
 
-    test: returns examples on which the server evaluates theta after every round.
+    test: returns examples on which the server evaluates theta after every round, unless nodes keep parts of the model.
     aggregator, wrap: Flower's medians and Krum, and its wrappers for differential privacy; with wire = "model".
     """
     app = ServerApp()
@@ -185,11 +187,13 @@ def server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         settings = FederationSettings.from_run_config(context.run_config)
-        evaluation = None if test is None else _evaluation(make_task(settings, as_examples(test())))
+        # Where nodes keep parts of the model, the server has no whole one to evaluate.
+        asked = test if settings.personal is None else None
+        evaluation = None if asked is None else _evaluation(make_task(settings, as_examples(asked())))
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
             rounds = max(0, settings.num_server_rounds - strategy.checkpoint.round)
-            told = None if test is None else lambda *_: MetricRecord(dict(strategy.scores))
+            told = None if evaluation is None else lambda *_: MetricRecord(dict(strategy.scores))
             wrap(strategy).start(
                 grid, strategy.arrays, num_rounds=rounds, timeout=settings.round_timeout, evaluate_fn=told
             )
@@ -207,7 +211,7 @@ def make_strategy(
     aggregator: Strategy | None = None,
 ) -> AlgorithmStrategy:
     """Return the strategy of a federation, where its checkpoint left it."""
-    network = FlatModel(initial_model(model, seed=settings.seed))
+    network = FlatModel(initial_model(model, seed=settings.seed), personal=settings.personal)
     folder = ServerFolder(settings, initial=network.weights.clone())
     return AlgorithmStrategy(settings, model=network, folder=folder, evaluation=evaluation, aggregator=aggregator)
 
@@ -226,6 +230,7 @@ def task_maker(model: ModelFunction, loss: Loss, metrics: Mapping[str, Metric] |
     def make(settings: FederationSettings, examples: Examples) -> LearningTask:
         module, data = initial_model(model, seed=settings.seed), OwnData(examples)
         scores = {"accuracy": accuracy} if metrics is None else metrics
-        return LearningTask(module, data, local=settings.local, loss=loss, metrics=scores, seed=settings.seed)
+        same: dict[str, Any] = {"local": settings.local, "seed": settings.seed, "personal": settings.personal}
+        return LearningTask(module, data, loss=loss, metrics=scores, **same)
 
     return make

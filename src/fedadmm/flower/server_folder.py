@@ -5,8 +5,6 @@ import uuid
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from torch import nn
-
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE
 from fedadmm.core.engine import state_types
@@ -15,6 +13,7 @@ from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import REMEDY, DiskStore
+from fedadmm.training.flat import FlatModel
 
 STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"
 
@@ -61,10 +60,10 @@ class ServerFolder:
         self._last_number = max(self._last_number + 1, time.time_ns() // 1000)
         return self._last_number
 
-    def commit(self, checkpoint: ServerCheckpoint, *, number: int, record: Record, module: nn.Module) -> None:
+    def commit(self, checkpoint: ServerCheckpoint, *, number: int, record: Record, model: FlatModel) -> None:
         """Make a round count, and write the files for reading."""
         for client in record.clients:
             self.store.stage(checkpoint.round, client, Applied(number))
         self.store.commit(checkpoint, clients=record.clients, record=record.to_json())
         self.folder.append_record(record)
-        write_model(self.folder, module, round=checkpoint.round)
+        write_model(self.folder, model.module, round=checkpoint.round, without=model.personal_names)

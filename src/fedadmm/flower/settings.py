@@ -8,7 +8,7 @@ from flwr.app import Context
 from pydantic import Field, field_validator, model_validator
 
 from fedadmm.algorithms import FastFedADMM
-from fedadmm.config.compatibility import check_local
+from fedadmm.config.compatibility import check_local, check_personal
 from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
@@ -34,6 +34,7 @@ class FederationSettings(Settings):
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
     algorithm: AnyAlgorithm = FastFedADMM()
     local: LocalTraining = LocalTraining()
+    personal: tuple[str, ...] | None = None  # patterns of names that each node keeps for itself: "head.*, *.bn*"
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
     @field_validator("algorithm", mode="before")
@@ -56,9 +57,15 @@ class FederationSettings(Settings):
             )
         return value
 
+    @field_validator("personal", mode="before")
+    @classmethod
+    def _read_patterns(cls, value: Any) -> Any:  # a run configuration has no lists
+        return tuple(pattern.strip() for pattern in value.split(",")) if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _check_local(self) -> Self:
         check_local(self.algorithm, self.local)
+        check_personal(self.algorithm, self.local, self.personal)
         return self
 
     @classmethod
@@ -84,6 +91,8 @@ class FederationSettings(Settings):
             for key, value in table.items()
             if value is not None
         }
+        if self.personal is not None:
+            keys["personal"] = ", ".join(self.personal)
         return {key.replace("_", "-"): str(value) for key, value in keys.items()}
 
     @property

@@ -246,7 +246,7 @@ class AlgorithmStrategy(Strategy):
         self._model.load(self.algorithm.model(checkpoint.server))
         self._model.load_buffers(checkpoint.buffers)
         number = self._round.replies.number
-        self._folder.commit(checkpoint, number=number, record=record, module=self._model.module)
+        self._folder.commit(checkpoint, number=number, record=record, model=self._model)
         self.checkpoint, self._round.applied = checkpoint, None
 
     def _model_arrays(self, checkpoint: ServerCheckpoint) -> ArrayRecord:

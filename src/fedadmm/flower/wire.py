@@ -12,6 +12,7 @@ from numpy.lib import format as npy
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
+from fedadmm.core.personal import joined
 from fedadmm.engine.probe import probe
 from fedadmm.training.flat import FlatModel
 
@@ -36,11 +37,9 @@ class Wire:
     def __init__(self, algorithm: AnyAlgorithm, model: FlatModel) -> None:
         theta = model.weights.clone()
         self.download, client, self.upload = probe(algorithm, theta)
-        self.client_type = type(client)
+        self.client_type: type[Any] = type(joined(client, model.personal))
         self.floats, self.num_integers = model.buffers().floats, len(model.buffers().integers)
-        parameters = {name: p.shape for name, p in model.module.named_parameters() if p.requires_grad}
-        buffers = {name: b.shape for name, b in model.module.named_buffers() if b.is_floating_point()}
-        self._shapes = {name: tuple(shape) for name, shape in {**parameters, **buffers}.items()}
+        self._shapes = model.shapes
         self._sizes, self._dtype = [theta.numel(), self.floats.numel()], theta.dtype
 
     @property

@@ -105,9 +105,8 @@ def _task(options: Options) -> LearningTask:
     module = initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=num_classes)
     known = {} if first.targets.is_floating_point() else {"accuracy": accuracy}
     local, device, metrics = options.local, options.device, known | dict(options.metrics or {})
-    return LearningTask(
-        module, data, local=local, loss=options.loss, l2=options.l2, metrics=metrics, seed=seed, device=device
-    )
+    same: dict[str, Any] = {"loss": options.loss, "l2": options.l2, "personal": options.personal}
+    return LearningTask(module, data, local=local, metrics=metrics, seed=seed, device=device, **same)
 
 
 def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Federation:
@@ -130,6 +129,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
         participation=rule if not isinstance(rule, str) else import_named(rule, what="participation"),
         loss=_loss(model.loss),
         l2=model.l2 or 0.0,
+        personal=model.personal,
         metrics={name: import_named(path, what="metric") for name, path in model.metrics.items()},
         devices=_facts(experiment.devices) if experiment.devices else None,
         **{name: getattr(experiment, name) for name in same},

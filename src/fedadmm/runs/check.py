@@ -75,7 +75,7 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
 
 
 def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> Iterator[Finding]:
-    types = state_types(experiment.algorithm)
+    types = state_types(experiment.algorithm, personal=experiment.model.personal is not None)
     with closing(DiskStore(folder.state, types=types, identity=None, readonly=True)) as store:
         checkpoint, records = store.checkpoint(), store.records()
         size = (folder.state / "data.mdb").stat().st_size

@@ -1,6 +1,7 @@
 """Trained models: the file in a run folder, and what can be taken out of the folder: that, or a client's state."""
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
-from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
@@ -27,10 +28,10 @@ class StoredModel(NamedTuple):
     parameters: list[str]  # the trainable ones, in the order in which theta holds them
 
     @classmethod
-    def of(cls, module: nn.Module, *, round: int) -> "StoredModel":
-        """Return a network as it is stored."""
-        tensors = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
-        return cls(round, tensors, [name for name, p in module.named_parameters() if p.requires_grad])
+    def of(cls, module: nn.Module, *, round: int, without: Sequence[str] = ()) -> "StoredModel":
+        """Return a network as it is stored, without the parts that each client keeps for itself."""
+        tensors = {n: value.detach().cpu().clone() for n, value in module.state_dict().items() if n not in without}
+        return cls(round, tensors, [n for n, p in module.named_parameters() if p.requires_grad and n not in without])
 
     @property
     def theta(self) -> torch.Tensor:
@@ -51,9 +52,11 @@ def read_model(folder: RunFolder) -> StoredModel | None:
     return StoredModel(facts["round"], tensors, facts["parameters"])
 
 
-def write_model(folder: RunFolder, module: nn.Module, *, round: int, name: str = "model.safetensors") -> None:
-    """Write a network to a file, whole or not at all, unless it is there already."""
-    model = StoredModel.of(module, round=round)
+def write_model(
+    folder: RunFolder, module: nn.Module, *, round: int, name: str = "model.safetensors", without: Sequence[str] = ()
+) -> None:
+    """Write a network to a file, whole or not at all, unless it is there already; `without`: names to leave out."""
+    model = StoredModel.of(module, round=round, without=without)
     # The metadata is one key, because safetensors does not keep an order of several.
     facts = json.dumps({"round": round, "parameters": model.parameters})
     folder.write(name, save(model.tensors, metadata={"fedadmm": facts}))
@@ -68,12 +71,14 @@ def export(
     """
     folder = RunFolder(run)
     with folder.at_rest():
-        algorithm = folder.read_experiment().algorithm
-        with closing(DiskStore(folder.state, types=state_types(algorithm), identity=None, readonly=True)) as store:
+        experiment = folder.read_experiment()
+        has_parts = experiment.model.personal is not None
+        types = state_types(experiment.algorithm, personal=has_parts)
+        with closing(DiskStore(folder.state, types=types, identity=None, readonly=True)) as store:
             model = _newest_model(folder, store, data_dir)
             tensors = model.tensors
             if personal:
-                tensors = _personal_model(store, client, model, algorithm)
+                tensors = _personal_model(store, client, model, experiment, data_dir)
             elif client is not None:
                 tensors = _client_tensors(store, client, model)
     return tensors, model.round
@@ -87,19 +92,23 @@ def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) ->
     if model is not None and model.round == rounds:
         return model
     simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, store=store)
-    return StoredModel.of(simulation.model(), round=rounds)
+    return StoredModel.of(simulation.model(), round=rounds, without=simulation.task.model.personal_names)
 
 
 def _personal_model(
-    store: DiskStore, client: int | None, model: StoredModel, algorithm: AnyAlgorithm
+    store: DiskStore, client: int | None, model: StoredModel, experiment: Experiment, data_dir: Path | None
 ) -> dict[str, torch.Tensor]:
-    """Return the model with a client's own weights in the place of the server's."""
+    """Return the model with a client's own weights in the place of the server's, and the parts that it keeps."""
     if client is None:
         raise InputError("--personal-model needs to know whose; give --client as well")
-    personal = trait(algorithm, HasPersonalModel)
-    if personal is None:
+    state, algorithm, tensors = _state(store, client), experiment.algorithm, model.tensors
+    personal, has_parts = trait(algorithm, HasPersonalModel), experiment.model.personal is not None
+    if personal is None and not has_parts:
         raise InputError(f"{type(algorithm).__name__} keeps no model of a client's own; export the model instead")
-    return model.tensors | _in_shapes(personal.personal_model(_state(store, client)), model)
+    if has_parts:
+        simulation = simulation_of(experiment.replace(engine="serial"), data_dir=data_dir, store=store)
+        tensors = StoredModel.of(simulation.client_model(client), round=model.round).tensors
+    return tensors if personal is None else tensors | _in_shapes(personal.personal_model(state), model)
 
 
 def _client_tensors(store: DiskStore, client: int, model: StoredModel) -> dict[str, torch.Tensor]:

@@ -68,7 +68,8 @@ def run_in(
                 held.close()
                 folder.remove()
             raise
-        write_model(folder, simulation.model(), round=len(simulation.history))
+        kept = simulation.task.model.personal_names
+        write_model(folder, simulation.model(), round=len(simulation.history), without=kept)
         status = goal.status(simulation.history)
         return Run(folder, experiment, simulation.history, status, rounds_before, store)
 
@@ -80,7 +81,7 @@ def _opened(experiment: Experiment, folder: RunFolder, federation: Federation, h
         return MemoryStore(float_type=float_type)
     store = DiskStore(
         folder.state,
-        types=state_types(experiment.algorithm),
+        types=state_types(experiment.algorithm, personal=federation.task.personal is not None),
         identity=identity_of(experiment, arithmetic=federation.engine.arithmetic),
         initial=federation.initial,
         float_type=float_type,

@@ -1,7 +1,7 @@
 """A federated run, round by round."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -15,6 +15,7 @@ from fedadmm.core.engine import Engine, StateTypes, Store, state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import lower_is_better
 from fedadmm.core.optional import HasPersonalModel, trait
+from fedadmm.core.personal import Personal, parted
 from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
 from fedadmm.engine.choice import make_engine
 from fedadmm.engine.process import one_thread
@@ -39,7 +40,8 @@ class Simulation:
         open_store: called once nothing can be wrong with the options; the state is in memory without it.
         """
         federation = assemble(algorithm, options_from(options))
-        store = MemoryStore() if open_store is None else open_store(state_types(algorithm), federation.initial)
+        types = state_types(algorithm, personal=federation.task.personal is not None)
+        store = MemoryStore() if open_store is None else open_store(types, federation.initial)
         self._begin(federation, store)
 
     @classmethod
@@ -99,10 +101,9 @@ class Simulation:
             checkpoint, summary = run_round(
                 self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
             )
+        counted = sorted(summary.clients + summary.silent)
         due = last or number % (self.federation.options.evaluate_every or 1) == 0
-        scores = self._scores(checkpoint) if due else {}
-        of_clients = self._client_scores(checkpoint) if due and self.task.held_out is not None else {}
-        scores |= in_numbers(of_clients)
+        scores, of_clients = self._scores(checkpoint, counted) if due else ({}, {})
         if self._certifier is not None:
             with one_thread():
                 scores |= self._certifier.numbers(before=self.checkpoint, after=checkpoint, history=self.history)
@@ -111,7 +112,6 @@ class Simulation:
         took = self._engine.took
         seconds, quantiles = time.perf_counter() - began, {name: own.quantiles for name, own in of_clients.items()}
         record = Record.of(number, summary, scores, seconds=seconds, lost=lost, took=took, client_quantiles=quantiles)
-        counted = sorted(summary.clients + summary.silent)
         self._store.commit(checkpoint, clients=counted, record=record.to_json(), keep=took.in_use)
         self._store.drop(number, [client for client in lost if client not in summary.silent])
         self.checkpoint = checkpoint
@@ -119,26 +119,44 @@ class Simulation:
         return record
 
     def evaluate(self) -> dict[str, float]:
-        """Return the metrics of the server's model on the test examples."""
-        return self._scores(self.checkpoint)
+        """Return the metrics of the server's model on the test examples, and on those held out of each client."""
+        return self._scores(self.checkpoint)[0]
 
-    def _scores(self, checkpoint: ServerCheckpoint) -> dict[str, float]:
+    def _scores(
+        self, checkpoint: ServerCheckpoint, counted: Collection[int] = ()
+    ) -> tuple[dict[str, float], dict[str, ClientScores]]:
+        """Return the numbers of a round, and those of each client; the states of `counted` are written ahead.
+
+        Where no examples can be scored by the server's model alone, loss and metrics are means over the clients.
+        """
         with one_thread():
             theta = self.algorithm.model(checkpoint.server)
             shown = self.algorithm.download(checkpoint.server)._replace(theta=theta)
             scores = self._engine.evaluate(shown, buffers=checkpoint.buffers)
         if self.optimum is not None:
             scores["distance"] = self.optimum.distance(theta)
-        return scores
+        if self.task.held_out is None:
+            return scores, {}
+        of_clients = self._client_scores(checkpoint, counted=counted)
+        means = {} if self.task.num_parts else {name: own.mean for name, own in of_clients.items()}
+        return scores | means | in_numbers(of_clients), of_clients
 
     def assignments(self, round: int) -> list[Assignment]:
         """Return who takes part in a round and what each does, without playing the rounds before it."""
         return self.federation.planner.plan(round)
 
     def model(self) -> nn.Module:
-        """Return a copy of the network with the server's weights and buffers."""
-        self.task.model.load(self.theta)
+        """Return a copy of the network with the server's weights and buffers; what clients keep is as it began."""
+        return self._network(self.theta, None)
+
+    def client_model(self, client: int) -> nn.Module:
+        """Return a copy of the network as a client has it: the server's weights, and the parts that it keeps."""
+        return self._network(self.theta, self._personal_parts(client))
+
+    def _network(self, weights: Vector, personal: Personal | None) -> nn.Module:
+        self.task.model.load(weights)
         self.task.model.load_buffers(self.checkpoint.buffers)
+        self.task.load_personal(personal)
         return independent_copy(self.task.model.module)
 
     def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
@@ -146,6 +164,7 @@ class Simulation:
 
         The examples are those held out where there are such (data.client_test), else those that it trains on.
         Who has no model of its own, as it never took part or as the method keeps none, uses the server's.
+        With either, a client has the parts that it keeps (model.personal).
         """
         if model not in ("theta", "own"):
             raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
@@ -155,15 +174,19 @@ class Simulation:
         return scores[metric]
 
     def _client_scores(
-        self, checkpoint: ServerCheckpoint, *, weights_of: Callable[[int], Vector] | None = None
+        self,
+        checkpoint: ServerCheckpoint,
+        *,
+        weights_of: Callable[[int], Vector] | None = None,
+        counted: Collection[int] = (),
     ) -> dict[str, ClientScores]:
         """Return loss and metrics on every client's own examples: of the server's model, or of these weights."""
-        theta, buffers = self.algorithm.model(checkpoint.server), checkpoint.buffers
+        theta, found = self.algorithm.model(checkpoint.server), []
         with one_thread():
-            found = [
-                self.task.evaluate_client(client, weights_of(client) if weights_of else theta, buffers=buffers)
-                for client in range(self.task.data.num_clients)
-            ]
+            for client in range(self.task.data.num_clients):
+                weights = theta if weights_of is None else weights_of(client)
+                personal = self._personal_parts(client, round=checkpoint.round if client in counted else None)
+                found.append(self.task.evaluate_client(client, weights, buffers=checkpoint.buffers, personal=personal))
         names = next((own for own in found if own), {})
         columns = {name: np.array([own.get(name, np.nan) for own in found]) for name in names}
         options = self.federation.options
@@ -177,6 +200,13 @@ class Simulation:
         """Return a client's own model as a flat vector; the server's if it has none."""
         state, personal = self._store.get(client), trait(self.algorithm, HasPersonalModel)
         return self.theta if state is None or personal is None else personal.personal_model(state)
+
+    def _personal_parts(self, client: int, *, round: int | None = None) -> Personal | None:
+        """Return the parts that a client keeps, as written ahead for a round if one is given; None: as they began."""
+        if self.task.personal is None:
+            return None
+        state = self._store.get(client) if round is None else self._store.staged(round, client)
+        return None if state is None else parted(state)[1]
 
 
 def simulation_of(experiment: Experiment, *, data_dir: Path | None = None, store: Store | None = None) -> Simulation:

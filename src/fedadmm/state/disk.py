@@ -84,6 +84,10 @@ class DiskStore:
         """Write a state ahead of its round's commit."""
         self.file.stage(round, client, state)
 
+    def staged(self, round: int, client: int) -> Message:
+        """Return a state that was written ahead."""
+        return self.file.get_version(client, round)
+
     def commit(
         self, checkpoint: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Iterable[int] = ()
     ) -> None:

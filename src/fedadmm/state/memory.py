@@ -35,7 +35,14 @@ class MemoryStore:
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""
         state = self._states.get(client)
-        if state is None or self.float_type is None:
+        return None if state is None else self._widened(state)
+
+    def staged(self, round: int, client: int) -> Message:
+        """Return a state that is held for a round."""
+        return self._widened(self._staged[client])
+
+    def _widened(self, state: Message) -> Message:
+        if self.float_type is None:
             return state
         return type(state)(*[f.float() if getattr(f, "dtype", None) == self.float_type else f for f in state])
 

@@ -1,13 +1,15 @@
 """A module as one flat vector of trainable parameters, and its buffers beside it."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
 import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
+from fedadmm.core.personal import Personal
 from fedadmm.core.round import Buffers
 
 
@@ -42,26 +44,48 @@ def split(vector: Vector, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 class FlatModel:
-    """A module whose trainable parameters are views of one vector, `weights`."""
+    """A module whose trainable parameters are views of one vector, `weights`, but for the personal ones."""
 
-    def __init__(self, module: nn.Module, *, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self, module: nn.Module, *, device: str | torch.device = "cpu", personal: Sequence[str] | None = None
+    ) -> None:
+        """Lay out the module; parameters and buffers whose names match a pattern of `personal` are kept apart."""
         try:
             self.module = module.to(device)
         except (RuntimeError, AssertionError) as error:
             raise InputError(f'device="{device}" cannot be used: {error}; use "cpu"') from error
-        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
-        if not self.parameters:
+        trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        if not trained:
             raise InputError("the model has no trainable parameters; give one a requires_grad of True")
-        types = {p.dtype for p in self.parameters}
+        types = {p.dtype for p in trained.values()}
         if len(types) > 1:
             raise InputError(f"the model mixes parameters of {types}; use one type")
-        self.weights: Vector = torch.cat([p.detach().reshape(-1) for p in self.parameters])  # [d]
+        buffers = dict(self.module.named_buffers())
+        own = _matching(self.module, personal or ())
+        self.personal_names = [name for name, tensor in (trained | buffers).items() if id(tensor) in own]
+        self.names = [name for name in trained if name not in self.personal_names]  # in the order of `weights`
+        if not self.names:
+            raise InputError(
+                f"model.personal={list(personal or ())} matches every trainable parameter, and clients would share "
+                "nothing; leave some of them out"
+            )
+        self.parameters = [trained[name] for name in self.names]
+        self.personal_parameters = [p for name, p in trained.items() if name not in self.names]
+        empty = self.parameters[0].detach().new_empty(0)
+        self.weights, self.personal_weights = (
+            _flattened(own, empty) for own in (self.parameters, self.personal_parameters)
+        )  # [d] each
         self.views = self.split(self.weights)
-        for parameter, view in zip(self.parameters, self.views, strict=True):
-            parameter.data = view
-        buffers = list(self.module.buffers())
-        self._floats = [b for b in buffers if b.is_floating_point()]
-        self._integers = [b for b in buffers if not b.is_floating_point()]
+        self._buffers = {name: buffer for name, buffer in buffers.items() if name not in self.personal_names}
+        self._shared = _by_type(self._buffers.values())
+        self._personal = _by_type([buffer for name, buffer in buffers.items() if name in self.personal_names])
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each array that a model has on the way: shared parameters, then shared float buffers."""
+        floats = {name: buffer for name, buffer in self._buffers.items() if buffer.is_floating_point()}
+        shared = dict(zip(self.names, self.parameters, strict=True)) | floats
+        return {name: tuple(tensor.shape) for name, tensor in shared.items()}
 
     def split(self, vector: Vector) -> list[torch.Tensor]:
         """Return views of a flat vector in the shapes of the parameters."""
@@ -73,14 +97,62 @@ class FlatModel:
 
     def load_buffers(self, buffers: Buffers) -> None:
         """Copy buffers into the module."""
-        for own, flat in ((self._floats, buffers.floats), (self._integers, buffers.integers)):
-            for buffer, part in zip(own, torch.split(flat, [b.numel() for b in own]), strict=True):
-                buffer.copy_(part.view_as(buffer))
+        for own, flat in zip(self._shared, buffers, strict=True):
+            _load(own, flat)
 
     def buffers(self) -> Buffers:
-        """Return a copy of the module's buffers."""
+        """Return a copy of the module's buffers, but for the personal ones."""
+        floats, integers = self._shared
         empty = self.weights.new_empty(0)
-        return Buffers(
-            torch.cat([empty, *(b.reshape(-1).to(empty.dtype) for b in self._floats)]),
-            torch.cat([empty.long(), *(b.reshape(-1).long() for b in self._integers)]),
-        )
+        return Buffers(_joined(floats, like=empty), _joined(integers, like=empty.long()))
+
+    @property
+    def personal(self) -> Personal | None:
+        """A copy of the parts that a client keeps, None if there are none."""
+        if not self.personal_names:
+            return None
+        floats, integers = self._personal
+        empty = self.weights.new_empty(0)
+        return Personal(_joined([self.personal_weights, *floats], like=empty), _joined(integers, like=empty.long()))
+
+    def load_personal(self, personal: Personal) -> None:
+        """Copy the parts of a client into the module."""
+        floats, integers = self._personal
+        _load([self.personal_weights, *floats], personal.personal)
+        _load(integers, personal.personal_integers)
+
+
+def _matching(module: nn.Module, patterns: Sequence[str]) -> set[int]:
+    """Return the ids of the parameters and buffers whose names match; refuse a pattern that none matches."""
+    parameters = module.named_parameters(remove_duplicate=False)  # tied weights have several names
+    named = [*parameters, *module.named_buffers(remove_duplicate=False)]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name, _ in named):
+            names = ", ".join([name for name, _ in named][:6])
+            raise InputError(
+                f"model.personal has {pattern!r}, and no parameter of the model has such a name; its names are {names}"
+                f"{', ...' if len(named) > 6 else ''}; * stands for any letters"
+            )
+    return {id(tensor) for name, tensor in named if any(fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+def _flattened(parameters: Sequence[nn.Parameter], empty: Vector) -> Vector:
+    """Return one vector, of which the parameters are views from now on."""
+    weights = _joined([p.detach() for p in parameters], like=empty)
+    for parameter, view in zip(parameters, split(weights, parameters), strict=True):
+        parameter.data = view
+    return weights
+
+
+def _by_type(buffers: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    own = list(buffers)
+    return [b for b in own if b.is_floating_point()], [b for b in own if not b.is_floating_point()]
+
+
+def _joined(tensors: Sequence[torch.Tensor], *, like: torch.Tensor) -> Vector:
+    return torch.cat([like, *(tensor.reshape(-1).to(like.dtype) for tensor in tensors)])
+
+
+def _load(tensors: Sequence[torch.Tensor], flat: Vector) -> None:
+    for tensor, part in zip(tensors, torch.split(flat, [t.numel() for t in tensors]), strict=True):
+        tensor.copy_(part.view_as(tensor))

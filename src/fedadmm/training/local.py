@@ -32,6 +32,9 @@ class LocalTraining(Settings):
         are added. FedDyn's published code clips to 10 (github.com/alpemreacar/FedDyn, utils_general.py). For FedAvg
         that is the same; of FedProx, SCAFFOLD and FedDyn it clips the sum with the term linear in w, and not weight
         decay, which is FedDyn's alpha w. FedADMM's published code (github.com/YonghaiGong/FedADMM) clips nothing.
+    personal_epochs: how many of a visit's epochs, the first ones, train the personal parts alone (model.personal); the
+        others then train the shared parts alone, as FedRep does: epochs = 6 and personal_epochs = 5 are five epochs of
+        the head and one of the body. None: every epoch trains both, as FedPer and FedBN do.
     solver: "sgd" (if None), "gd", "lbfgs", "package.module:function" (see fedadmm.training.solvers), a list, one per
         client, or shares of the clients such as {sgd = 0.5, gd = 0.2, "package.module:function" = 0.3}. Other solvers
         than SGD take gradients over all examples: an epoch is then one such gradient after the first, and one step.
@@ -55,6 +58,7 @@ class LocalTraining(Settings):
     optimizer_options: dict[str, Any] | None = None
     warmup: BelowOne | None = None
     rate_decay: Literal["linear", "cosine"] | None = None
+    personal_epochs: Count | None = None
     solver: SolverName | None = None
     tolerance: Rate | tuple[float, ...] | FallingDistribution | None = None
     max_steps: Count | None = None
@@ -186,6 +190,11 @@ class LocalTraining(Settings):
             settings.check_length(key, getattr(self, key), num_clients, what="names" if key == "solver" else "numbers")
         for name in names_of(self.solver) - set(NAMES):
             own_solver(name)
+        alone = self.personal_epochs
+        if alone is not None and alone >= (least := min(map(self.least_epochs, range(num_clients)))):
+            raise InputError(
+                f"personal_epochs={alone} of {least} epochs leave none for the shared parts; give more epochs"
+            )
         if has_clock and self.speed is not None:
             raise InputError(
                 f"local.speed={self.speed!r} beside a clock would be a second speed of the same device; leave out "
@@ -211,7 +220,10 @@ class LocalTraining(Settings):
 
     def check_sgd(self, method: str) -> None:
         """Refuse, for a method that reads gradients off the length of steps, other steps than those of SGD."""
-        if key := self._first_of_steps:
+        key = self._first_of_steps
+        if key is None and self.personal_epochs is not None:
+            key = f"personal_epochs={self.personal_epochs}"
+        if key is not None:
             raise InputError(f"{method} needs steps of SGD with one learning rate, and local has {key}; leave it out")
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Solution, Vector
+from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, ClientStats
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.training.flat import channels_last, squared_norm
@@ -45,14 +46,18 @@ class SGDProblem:
             assert centre is not None
             constant = -rho * centre if constant is None else constant - rho * centre
         pull = rho + self._decay  # of w towards 0; `constant` moves rho's part to the centre
-        steps = self._begun([Part(model.parameters, model.weights, pull, constant)])
+        parts = [Part(model.parameters, model.weights, pull, constant)]
+        if model.personal_parameters:  # of which the algorithm knows nothing
+            parts.append(Part(model.personal_parameters, model.personal_weights, self._decay, None))
+        steps = self._begun(parts)
         model.load(start)
         before = self._steps
         for epoch in range(self._assignment.epochs):
+            trained = self._trained(epoch)
             for inputs, targets in self._batches(epoch):
                 if self._is_over(self._steps - before, len(targets)):
                     break
-                self._count(steps.take(partial(self._batch_gradients, inputs, targets), slice(None)))
+                self._count(steps.take(partial(self._batch_gradients, inputs, targets), trained))
             if self._tolerance is not None:
                 self._epsilon = self._measured(pull, constant)
                 if self._epsilon <= self._tolerance:
@@ -81,6 +86,23 @@ class SGDProblem:
         """Return what was done since the problem was made."""
         loss = float(self._loss_sum) / max(self._num_losses, 1)
         return ClientStats(self._steps, self._objective.evaluations, loss, self._model.buffers(), self._epsilon)
+
+    @property
+    def personal(self) -> Personal | None:
+        """The parts of the model that the client keeps, as they are now."""
+        return self._model.personal
+
+    @personal.setter
+    def personal(self, personal: Personal | None) -> None:
+        assert personal is not None
+        self._model.load_personal(personal)
+
+    def _trained(self, epoch: int) -> slice:
+        """Return which parts an epoch trains: shared and personal ones, or one after the other."""
+        alone = self._local.personal_epochs
+        if alone is None:
+            return slice(None)
+        return slice(1, 2) if epoch < alone else slice(0, 1)
 
     def _begun(self, parts: list[Part]) -> FusedSGD | OptimizerSteps:
         """Return the steps of a solve that begins: nothing is left of an earlier one."""

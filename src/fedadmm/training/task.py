@@ -12,6 +12,7 @@ from torch import nn
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.engine import Scores
 from fedadmm.core.errors import InputError
+from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData
@@ -42,12 +43,16 @@ class LearningTask:
         seed: int,
         l2: float = 0.0,
         device: str | torch.device = "cpu",
+        personal: Sequence[str] | None = None,
     ) -> None:
-        self.model = FlatModel(module, device=device)
+        self.model, self._patterns = FlatModel(module, device=device, personal=personal), personal
+        self.personal = self.model.personal  # before round 1
         self.data, self.local, self.seed, self._device = data, local, seed, device
         self.loss, self._metrics, self.l2 = loss, metrics, l2
         self.held_out: FederatedData | None = getattr(data, "held_out", None)
-        self._test = [] if data.test is None else evaluation.batches(self._on_device(data.test))
+        # Where clients keep parts of the model, no model is whole but a client's own.
+        test = data.test if self.personal is None else None
+        self._test = [] if test is None else evaluation.batches(self._on_device(test))
         check_optimizer(local)
         fitting: dict[str, Any] = {"loss": loss, "metrics": metrics, "num_classes": getattr(data, "num_classes", 0)}
         evaluation.check_model(self.model, joined(data, [0])[0], test=data.test, **fitting)
@@ -55,6 +60,7 @@ class LearningTask:
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
         """Return a client's problem in a round, on a network with these buffers."""
         self.model.load_buffers(buffers)
+        self.load_personal(None)
         self.model.module.train()
         client, local, seed = assignment.client, self.local, self.seed
         examples = self._on_device(self.data.client(client))
@@ -96,6 +102,10 @@ class LearningTask:
         """Refuse a network, a loss or a local solve of which no stack can be made."""
         if keys := self.local.beyond_epochs:
             raise InputError(f'a stack runs epochs of SGD, and local has {keys}; use engine="workers"')
+        if self.personal is not None:
+            raise InputError(
+                'a stack shares the whole model, and model.personal keeps parts of it; use engine="workers"'
+            )
         check_stackable(self.model, self.loss, self._on_device(self.data.client(0)))
         evaluation.check_whole_inputs(self.model, joined(self.data, [0])[0])
 
@@ -121,7 +131,8 @@ class LearningTask:
     def private(self) -> "LearningTask":
         """Return a task with a network of its own, for another process."""
         twin = copy.copy(self)
-        twin.model = FlatModel(independent_copy(self.model.module), device=self._device)
+        module = independent_copy(self.model.module)
+        twin.model = FlatModel(module, device=self._device, personal=self._patterns)
         return twin
 
     @property
@@ -138,11 +149,22 @@ class LearningTask:
         """Return loss and metrics on a part of the test examples."""
         return self._score(theta, buffers, self._test[part])
 
-    def evaluate_client(self, client: int, theta: Vector, *, buffers: Buffers) -> dict[str, float]:
-        """Return loss and metrics on one client's own examples: those held out, if any are; {} where it has none."""
+    def evaluate_client(
+        self, client: int, theta: Vector, *, buffers: Buffers, personal: Personal | None = None
+    ) -> dict[str, float]:
+        """Return loss and metrics on one client's own examples: those held out, if any are; {} where it has none.
+
+        personal: the parts of the model that it keeps, the initial ones if None.
+        """
+        self.load_personal(personal)
         examples = self._on_device((self.held_out or self.data).client(client))
         parts = evaluation.batches(examples) if len(examples.targets) else []
         return combined(self._score(theta, buffers, part) for part in parts)
+
+    def load_personal(self, personal: Personal | None) -> None:
+        """Copy the parts that a client keeps into the network, the initial ones if None."""
+        if self.personal is not None:
+            self.model.load_personal(personal or self.personal)
 
     def _score(self, theta: Vector, buffers: Buffers, examples: Examples) -> Scores:
         self.model.load(theta)

@@ -12,6 +12,7 @@ import torch
 
 from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.participation import Devices, Ids, Participation
+from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, Buffers, ClientStats
 from fedadmm.core.seeds import stream
 from fedadmm.studies.theory.bounds import smallest_rho
@@ -91,6 +92,7 @@ class QuadraticProblem:
         self.num_examples = 1
         self.learning_rate = task.learning_rate
         self._steps = 0
+        self.personal: Personal | None = None
 
     def gradient(self, w: Vector) -> Vector:
         """Return H (w - a)."""
