@@ -83,7 +83,7 @@ def test_a_method_that_misses_on_the_first_seed_is_not_run_with_the_others():
 def study():
     """Return a study of ours, an old, a new and the old method at its mean, at five rates."""
     labels = [f"{method}-{rate:g}" for method in ("ours", "old", "new", "mean_old") for rate in RATES]
-    runs = [PaperRun("a", Experiment(label=label, rounds=100)) for label in labels]
+    runs = [PaperRun(column, Experiment(label=label, rounds=100)) for column in "abc" for label in labels]
     return Study("s", "S", lambda size: runs, default="ours", classic=["old"], aside=["b"], paper_seeds=2)
 
 

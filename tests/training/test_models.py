@@ -26,6 +26,7 @@ def _build(model: Any, shape: tuple[int, ...] = GREY, *, seed: int = 0, **option
         ("cnn1_released", GREY, 1_663_370),
         ("cnn2", COLOUR, 1_105_098),
         ("cnn2_released", COLOUR, 1_105_098),
+        ("small_cnn", COLOUR, (3 * 9 + 1) * 16 + (16 * 9 + 1) * 32 + (32 * 8 * 8 + 1) * 10),
         ("mlp", GREY, 784 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10),
         ("softmax_regression", (64,), 64 * 10 + 10),
         ("linear", (64,), 64 * 10 + 10),
@@ -38,7 +39,15 @@ def test_a_network_has_the_papers_number_of_parameters(name: str, shape: tuple[i
 
 
 def test_every_network_is_counted_above() -> None:
-    networks = {"cnn1", "cnn2", "cnn1_released", "cnn2_released", "mlp", "gru"}  # gru: tests/data/test_text.py
+    networks = {
+        "cnn1",
+        "cnn2",
+        "cnn1_released",
+        "cnn2_released",
+        "small_cnn",
+        "mlp",
+        "gru",
+    }  # gru: tests/data/test_text.py
     assert set(MODELS) == networks | {"linear", "softmax_regression", "logistic_regression"}
 
 
@@ -110,6 +119,7 @@ def test_a_users_function_may_be_named(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ("cnn1", COLOUR, "cnn1 takes inputs of shape 1x28x28, the data has 3x32x32; use mlp, or a model of your own"),
         ("cnn2_released", GREY, "cnn2_released takes inputs of shape 3x32x32, the data has 1x28x28"),
+        ("small_cnn", (64,), "small_cnn takes images from 4x4 on, the data has inputs of shape 64; use mlp"),
         ("resnet", GREY, "model 'resnet' is unknown; use one of cnn1, cnn2,"),
         (lambda wrong: nn.Linear(2, 2), GREY, "called with {}, fails; correct it"),
         (lambda: "a net", GREY, "returned str; return a torch.nn.Module"),

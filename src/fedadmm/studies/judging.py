@@ -94,7 +94,7 @@ def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> 
     assert study.default is not None
     found = []
     for problem, own in by_problem(arrivals).items():
-        best = _standings(study, own)
+        best = _standings(study, problem, own)
         if best is None:
             continue
         default = best.pop(study.default)
@@ -105,11 +105,11 @@ def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> 
     return found
 
 
-def _standings(study: Study, own: Sequence[Arrival]) -> dict[str, Standing] | None:
+def _standings(study: Study, problem: str, own: Sequence[Arrival]) -> dict[str, Standing] | None:
     """Return how each method stands on a problem at the rate that won its race; None if something is missing."""
     known = {(arrival.method, arrival.seed): arrival for arrival in own}
     rates: dict[str, dict[float, str]] = {}
-    for run in study.runs("paper"):
+    for run in study.runs("paper", columns=[problem]):
         method, rate = _split(run)
         rates.setdefault(method, {})[rate] = run.experiment.label or ""
         limit = run.experiment.rounds

@@ -47,6 +47,19 @@ def mlp(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(200, num_classes))
 
 
+def small_cnn(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Return convolutions of 16 and 32 channels and a dense layer, for images of any size from 4x4 on."""
+    if len(input_shape) != 3 or min(input_shape[1:]) < 4:
+        found = "x".join(map(str, input_shape))
+        raise InputError(f"small_cnn takes images from 4x4 on, the data has inputs of shape {found}; use mlp")
+    channels, height, width = input_shape
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 16, kernel_size=3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Conv2d(16, 32, kernel_size=3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()),
+        nn.Linear(32 * (height // 4) * (width // 4), num_classes),
+    )
+
+
 def cnn1(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Return the paper's CNN 1, for 28x28 grey images: 1,663,370 parameters."""
     return _cnn("cnn1", input_shape, (1, 28, 28), width=512, num_classes=num_classes)
@@ -109,7 +122,9 @@ def gru(*, num_classes: int, width: int = 64) -> nn.Module:
 
 ModelFunction = Callable[..., nn.Module]
 
-_OURS = (cnn1, cnn2, cnn1_released, cnn2_released, mlp, gru, linear, softmax_regression, logistic_regression)
+_OURS = (
+    *(cnn1, cnn2, cnn1_released, cnn2_released, small_cnn, mlp, gru, linear, softmax_regression, logistic_regression),
+)
 MODELS: dict[str, ModelFunction] = {function.__name__: function for function in _OURS}
 
 

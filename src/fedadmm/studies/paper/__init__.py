@@ -16,14 +16,16 @@ __all__ = ["PAPER", "PaperRun", "Rows", "Size", "Study"]
 def _runs_in(file: str, size: Size) -> Iterator[PaperRun]:
     """Yield a run of each method, at each learning rate, in each variant of an experiment, as a file has them."""
     table = dict(table_of(file))
+    variants = {column: dict(variant) for column, variant in table.pop("variants").items()}
     rates, methods = table.pop("learning_rates", [None]), table.pop("methods")
-    plan = Plan(table, table.pop("variants"))
+    rates_of = {column: variant.pop("learning_rates", rates) for column, variant in variants.items()}
+    plan = Plan(table, variants)
     for column in plan.variants:
         name = f"{file.removesuffix('.toml')}-{column.replace(': ', '-').replace('/', '-').replace(' ', '_')}"
         experiment = plan.experiment(column, changes={"name": name, "label": None})
         for label, algorithm in methods.items():
             run = experiment.replace(label=label, algorithm=algorithm_from_table(algorithm))
-            for rate in rates:
+            for rate in rates_of[column]:
                 at_rate = {"label": f"{label}-{rate:g}", "local": run.local.replace(learning_rate=rate)} if rate else {}
                 yield PaperRun(column, run.replace(**at_rate))
 
