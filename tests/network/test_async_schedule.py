@@ -16,7 +16,7 @@ from fedadmm.network.settings import Asynchronous, Clock
 
 def schedule(seconds, *, buffer, max_staleness=None, at_work=None, seed=0):
     """Return the schedule of clients whose visits take so many seconds."""
-    devices = SimulatedDevices(Clock(devices="-"), seed=0, devices={"speed": [1.0] * len(seconds)})
+    devices = SimulatedDevices(Clock(speed=1.0), seed=0)
     return AsyncSchedule(
         Timing(devices, num_examples=np.array(seconds), bytes_down=0, bytes_up=0),
         Asynchronous(buffer=buffer, max_staleness=max_staleness),

@@ -26,7 +26,7 @@ DEVICES = {
 
 
 def timing(**options):
-    devices = SimulatedDevices(Clock(devices="devices.csv", **options), seed=0, devices=DEVICES)
+    devices = SimulatedDevices(Clock(**DEVICES, **options), seed=0)
     return Timing(devices, num_examples=np.array([100, 100, 100]), bytes_down=1000, bytes_up=500)
 
 

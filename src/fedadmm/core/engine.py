@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
@@ -140,12 +140,7 @@ class Store(Protocol):
         """Return a state that was written ahead for a round that is not committed yet."""
 
     def commit(
-        self,
-        checkpoint: ServerCheckpoint,
-        *,
-        clients: Sequence[int],
-        record: dict[str, Any],
-        keep: Collection[int] = (),
+        self, checkpoint: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Iterable[int] = ()
     ) -> None:
         """Make a round count: the staged states of these clients, the checkpoint after it, and its record.
 

@@ -1,6 +1,7 @@
 """Who takes part in a round, and what each client is asked to do: an assignment is made here, whole, and passed on."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -22,24 +23,16 @@ class Plans(Protocol):
     def plan(self, round: int, *, informed: Informed = None, last_round: LastRound = never) -> list[Assignment]: ...
 
 
+@dataclass(frozen=True)
 class Planner:
     """Plans rounds: each plan is a function of the seed and the round, and needs no earlier round."""
 
-    def __init__(
-        self,
-        algorithm: AnyAlgorithm,
-        *,
-        participation: Participation,
-        local: LocalTraining,
-        devices: Devices,
-        seed: int,
-        speed: Speed | None = None,
-    ) -> None:
-        """Begin; `speed` is that of the simulated devices, which takes the place of the speed in `local`."""
-        skipping = trait(algorithm, SkipsCommunication)
-        self._skip_probability = None if skipping is None else skipping.skip_probability
-        self.participation, self.local, self._devices, self._seed = participation, local, devices, seed
-        self._speed: Speed = speed or partial(local.speed_of, seed=seed, facts=devices.facts)
+    algorithm: AnyAlgorithm
+    participation: Participation
+    local: LocalTraining
+    devices: Devices
+    seed: int
+    speed: Speed | None = None  # of the simulated devices, which takes the place of the speed in `local`
 
     def plan(self, round: int, *, informed: Informed = None, last_round: LastRound = never) -> list[Assignment]:
         """Return the assignments of a round, ids rising.
@@ -48,8 +41,8 @@ class Planner:
             the last round; None before the first round: everybody knows theta^0.
         last_round: gives the round in which a client's last update counted, None if none did.
         """
-        generator = stream(self._seed, "participation", round)
-        selected = self.participation.select(round, devices=self._devices, generator=generator)
+        generator = stream(self.seed, "participation", round)
+        selected = self.participation.select(round, devices=self.devices, generator=generator)
         return self.assigned(round, selected, informed=informed, last_round=last_round)
 
     def assigned(
@@ -58,11 +51,12 @@ class Planner:
         """Return the assignments of a round in which these clients were selected to communicate."""
         clients: Sequence[int] = [int(client) for client in selected]
         senders = set(clients)
-        if self._skip_probability is None:
+        skipping = trait(self.algorithm, SkipsCommunication)
+        if skipping is None:
             informed = None  # a client that is not asked computes nothing
         else:  # All clients compute. The selected ones communicate, or nobody does.
-            clients = range(self._devices.num_clients)
-            if stream(self._seed, "silence", round).random() < self._skip_probability:
+            clients = range(self.devices.num_clients)
+            if stream(self.seed, "silence", round).random() < skipping.skip_probability:
                 senders = set()
         hearers = set(clients) if informed is None else informed
         return [
@@ -74,7 +68,9 @@ class Planner:
         self, round: int, client: int, *, hears: bool = True, sends: bool = True, last_round: int | None = None
     ) -> Assignment:
         """Return what one client is asked to do in a round."""
-        epochs = self.local.epochs_of(client, round=round, seed=self._seed)
-        seconds = self.local.seconds
-        gradients = None if seconds is None else int(seconds * self._speed(client))
+        local, gradients = self.local, None
+        epochs = local.epochs_of(client, round=round, seed=self.seed)
+        if local.seconds is not None:
+            speed = self.speed or partial(local.speed_of, seed=self.seed, facts=self.devices.facts)
+            gradients = int(local.seconds * speed(client))
         return Assignment(client, round, epochs, gradients, hears, sends, last_round)

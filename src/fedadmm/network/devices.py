@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import Quantity, check_length, value_of
+from fedadmm.core.settings import check_length, value_of
 from fedadmm.network.settings import Clock
 
 Interval = tuple[float, float]
@@ -24,9 +24,9 @@ class Device(NamedTuple):
     """What one client runs on."""
 
     speed: float  # gradients of single examples per second
-    upload: float  # bytes per second
-    download: float
-    latency: float  # seconds of each message
+    upload: float = math.inf  # bytes per second
+    download: float = math.inf
+    latency: float = 0.0  # seconds of each message
 
     def exchange(self, *, bytes_down: int, bytes_up: int) -> float:
         """Return the seconds that a download and an upload take."""
@@ -89,16 +89,9 @@ ALWAYS_ON = AlwaysOn()
 class SimulatedDevices:
     """The devices of all clients; a client's is drawn when it is first asked for, from streams of its own."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        seed: int,
-        devices: Mapping[str, Sequence[float]] | None = None,
-        hours: Sequence[Hours] | None = None,
-    ) -> None:
-        """Begin; devices: what a file says, a column for each quantity. hours: when each is on, if a file says it."""
-        self._clock, self._seed, self._devices, self._hours = clock, seed, devices or {}, hours
+    def __init__(self, clock: Clock, *, seed: int, hours: Sequence[Hours] | None = None) -> None:
+        """Begin; hours: when each is on, if a file says it."""
+        self._clock, self._seed, self._hours = clock, seed, hours
         self.device = cache(self._device)
         self.hours = cache(self._hours_of)
 
@@ -107,13 +100,13 @@ class SimulatedDevices:
         return self.device(client).speed
 
     def _device(self, client: int) -> Device:
-        return Device(*(self._quantity(client, name) for name in QUANTITIES))
-
-    def _quantity(self, client: int, name: str) -> float:
-        if name in self._devices:
-            return float(self._devices[name][client])
-        value: Quantity | None = getattr(self._clock, name)
-        return math.inf if value is None else value_of(value, client, seed=self._seed, purpose=f"clock {name}")
+        given = {name: getattr(self._clock, name) for name in QUANTITIES}
+        values = {
+            name: value_of(quantity, client, seed=self._seed, purpose=f"clock {name}")
+            for name, quantity in given.items()
+            if quantity is not None
+        }
+        return Device(**values)
 
     def _hours_of(self, client: int) -> Hours | AlwaysOn:
         availability = self._clock.availability
@@ -139,10 +132,10 @@ def simulated_devices(clock: Clock, *, seed: int, num_clients: int) -> Simulated
         check_length(f"clock.{name}", getattr(clock, name), num_clients)
     if clock.availability is not None:
         check_length("clock.availability.share", clock.availability.share, num_clients)
-    devices = None if clock.devices is None else read_devices(Path(clock.devices), num_clients=num_clients)
-    if devices is not None and clock.speed is None and "speed" not in devices:
+    columns = {} if clock.devices is None else read_devices(Path(clock.devices), num_clients=num_clients)
+    if clock.speed is None and "speed" not in columns:
         raise InputError(f"{clock.devices} has no column speed, and the clock has no speed; give one")
-    for name in devices or ():
+    for name in columns:
         if getattr(clock, name) not in (None, 0.0):
             raise InputError(
                 f"{clock.devices} has a column {name}, and the clock has {name} too; leave out clock.{name}, "
@@ -152,7 +145,7 @@ def simulated_devices(clock: Clock, *, seed: int, num_clients: int) -> Simulated
     if availability is not None and availability.trace is not None:
         path = Path(availability.trace)
         hours = read_hours(path, num_clients=num_clients, period=availability.period)
-    return SimulatedDevices(clock, seed=seed, devices=devices, hours=hours)
+    return SimulatedDevices(clock.model_copy(update=columns), seed=seed, hours=hours)
 
 
 def digests_of(clock: Clock | None) -> dict[str, str]:
@@ -163,7 +156,7 @@ def digests_of(clock: Clock | None) -> dict[str, str]:
     return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest()[:10] for name in names if name is not None}
 
 
-def read_devices(path: Path, *, num_clients: int) -> dict[str, list[float]]:
+def read_devices(path: Path, *, num_clients: int) -> dict[str, tuple[float, ...]]:
     """Return the quantities in a file that has a line for each client."""
     found: dict[int, dict[str, float]] = {}
     for line, client, values in _rows(path, num_clients, optional=QUANTITIES):
@@ -174,7 +167,7 @@ def read_devices(path: Path, *, num_clients: int) -> dict[str, list[float]]:
                 raise InputError(f"{path}, line {line}: {name}=0 would take for ever; use a number above 0")
         found[client] = values
     _check_complete(path, found, num_clients)
-    return {name: [found[client][name] for client in range(num_clients)] for name in found[0]}
+    return {name: tuple(found[client][name] for client in range(num_clients)) for name in found[0]}
 
 
 def read_hours(path: Path, *, num_clients: int, period: float) -> list[Hours]:
