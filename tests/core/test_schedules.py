@@ -1,14 +1,30 @@
 """Rates as functions of the round, at their boundaries."""
 
 import math
-from typing import Any
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.schedules import Constant, Cosine, Power, Rate, Step, at, check_rate, rate_from, to_plain
+from fedadmm.core.schedules import (
+    Constant,
+    Cosine,
+    Decay,
+    PositiveConstant,
+    PositiveRate,
+    Power,
+    Rate,
+    Step,
+    at,
+    check_fields,
+    check_rate,
+    rate_from,
+    to_plain,
+)
 
 SCHEDULES = [Constant(0.3), Step(1.0, 0.5, at_round=60), Cosine(0.1, 0.01, length=11), Power(0.5, 2)]
 
@@ -119,3 +135,29 @@ def test_a_table_that_is_no_schedule_is_refused(table: dict, sentence: str) -> N
     with pytest.raises(InputError) as caught:
         rate_from("rho", table)
     assert sentence in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Own:
+    """Hyper-parameters whose ranges are in their types."""
+
+    eta: PositiveRate = 1.0
+    decay: Decay = 0.5
+    rho: PositiveConstant = 0.1
+    start: Literal["local", "global"] = "local"
+    size: int = -1  # of which nothing is said
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"eta": 0.0}, "eta=0.0 is out of range; use a finite number greater than 0"),
+        ({"decay": 1.0}, "decay=1.0 is out of range; use a number from 0 to below 1"),
+        ({"rho": Constant(1.0)}, "rho=Constant(value=1.0) is a schedule; Own needs one number for all rounds"),
+        ({"start": "here"}, 'start=\'here\' is unknown; use "local" or "global"'),
+    ],
+)
+def test_a_hyperparameter_that_its_type_does_not_allow_is_refused(values: dict[str, Any], sentence: str) -> None:
+    check_fields(Own())
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        check_fields(Own(**values))

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from fedadmm.algorithms.fedacg import Server
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.algorithms.feddyn import Download
-from fedadmm.algorithms.server_optimizer import check_decay
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
-from fedadmm.core.schedules import check_constant
+from fedadmm.core.schedules import Decay, NonNegativeConstant
 
 
 class Client(NamedTuple):
@@ -31,12 +30,8 @@ class AdaBest(Algorithm[Server, Client, Upload, Download]):
     Its sum over the clients is nobody's: a client that stays away keeps its h_i, and the server does not know it.
     """
 
-    beta: float = 0.85
-    mu: float = 0.02
-
-    def __post_init__(self) -> None:
-        check_decay("beta", self.beta)
-        check_constant("mu", self.mu, method="AdaBest", positive=False)
+    beta: Decay = 0.85
+    mu: NonNegativeConstant = 0.02
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, previous=theta)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasInvariant, Invariant
-from fedadmm.core.schedules import check_constant
+from fedadmm.core.schedules import PositiveConstant
 
 
 class Server(NamedTuple):
@@ -41,10 +41,7 @@ class Client(NamedTuple):
 class AFedPD(Algorithm[Server, Client, Upload, Download], HasInvariant):
     """FedDyn whose duals do not age while a client is away, and whose server repeats its whole last step."""
 
-    rho: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_constant("rho", self.rho, method="AFedPD", positive=True)
+    rho: PositiveConstant = 0.1
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, previous=theta, mu_mean=zeros_like(theta))

@@ -6,22 +6,19 @@ Training is the inner algorithm's and does not change: only what is evaluated, e
 
 from typing import Any
 
-from fedadmm.algorithms.server_optimizer import PLAIN, check_decay
+from fedadmm.algorithms.server_optimizer import PLAIN
 from fedadmm.algorithms.wrapper import Wrapper
 from fedadmm.core.algorithm import AnyAlgorithm, Turnout, Vector
+from fedadmm.core.schedules import Decay
 
 
 class Averaged(Wrapper):
     """The inner algorithm, evaluated at the running mean of its models; `decay` is what stays of it in a round."""
 
-    decay: float = 0.7
+    decay: Decay = 0.7
     inner: AnyAlgorithm = PLAIN
 
     memory = ("average",)
-
-    def __post_init__(self) -> None:
-        check_decay("decay", self.decay)
-        self.check_is_algorithm()
 
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
         return (theta,)

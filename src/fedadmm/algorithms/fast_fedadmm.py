@@ -19,12 +19,11 @@ so mu_mean is exact whatever rho was and in whatever order updates come.
 from typing import Literal, NamedTuple
 
 from fedadmm.algorithms.averaged import updated_average
-from fedadmm.algorithms.server_optimizer import check_decay
 from fedadmm.algorithms.stiffness import squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasInvariant, Invariant
-from fedadmm.core.schedules import check_constant
+from fedadmm.core.schedules import Decay, check_constant
 
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
@@ -69,16 +68,15 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
     """
 
     rho: float | Literal["auto"] = "auto"
-    look_ahead: float = 0.85
-    average: float = 0.7
+    look_ahead: Decay = 0.85
+    average: Decay = 0.7
 
     def __post_init__(self) -> None:
         if isinstance(self.rho, str) and self.rho != "auto":
             raise InputError(f'rho={self.rho!r} is unknown; use a number or "auto"')
         if not isinstance(self.rho, str):
             check_constant("rho", self.rho, method="FastFedADMM", positive=False)
-        check_decay("look_ahead", self.look_ahead)
-        check_decay("average", self.average)
+        super().__post_init__()
 
     def init_server(self, theta: Vector) -> Server:
         rho = 0.0 if isinstance(self.rho, str) else float(self.rho)

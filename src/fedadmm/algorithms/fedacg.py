@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.algorithms.feddyn import Download
-from fedadmm.algorithms.server_optimizer import check_decay
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import Decay, NonNegativeRate, at
 
 
 class Server(NamedTuple):
@@ -26,12 +25,8 @@ class Server(NamedTuple):
 class FedACG(Algorithm[Server, NoState, Upload, Download]):
     """Clients train from a point ahead of theta, where the momentum leads, and are held near it."""
 
-    lam: float = 0.85
-    beta: Rate = 0.002
-
-    def __post_init__(self) -> None:
-        check_decay("lam", self.lam)
-        check_rate("beta", self.beta, positive=False)
+    lam: Decay = 0.85
+    beta: NonNegativeRate = 0.002
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, previous=theta)

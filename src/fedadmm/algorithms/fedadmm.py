@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Newcomer, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import CorrectsLateNewcomers, HasInvariant, HasPersonalModel, Invariant
-from fedadmm.core.schedules import Constant, Rate, Schedule, at, check_rate
+from fedadmm.core.schedules import Constant, PositiveRate, Rate, Schedule, at, check_rate
 
 
 class Server(NamedTuple):
@@ -41,7 +41,7 @@ class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel,
     newcomer: a client's first w is theta^0 ("initial", as in the analysis) or the theta it downloads ("current").
     """
 
-    rho: Rate = 0.01
+    rho: PositiveRate = 0.01
     eta: Rate | Literal["participation", "seen"] = 1.0
     start: Literal["local", "global"] = "local"
     newcomer: Newcomer = "current"
@@ -49,11 +49,7 @@ class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel,
     def __post_init__(self) -> None:
         if "auto" in (self.rho, self.eta):
             raise InputError('"auto" is the choice of fedadmm_auto, another method; use name = "fedadmm_auto"')
-        check_rate("rho", self.rho, positive=True)
-        if self.start not in ("local", "global"):
-            raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
-        if self.newcomer not in ("initial", "current"):
-            raise InputError(f'newcomer={self.newcomer!r} is unknown; use "initial" or "current"')
+        super().__post_init__()
         if self.eta == "participation" and self.newcomer != "initial":
             raise InputError(
                 'eta="participation" keeps theta the mean of all u, and a newcomer\'s u counts as theta^0 there; '

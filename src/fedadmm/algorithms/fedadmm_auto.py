@@ -70,8 +70,7 @@ class FedADMMAuto(Algorithm[Server, Client, Upload, Download | fedadmm.Server], 
             check_rate("rho", self.rho, positive=True)
         if self.eta not in ("auto", "seen"):
             raise InputError(f'eta={self.eta!r} is unknown to fedadmm_auto; use "auto" or "seen", or name = "fedadmm"')
-        if self.start not in ("local", "global"):
-            raise InputError(f'start={self.start!r} is unknown; use "local" or "global"')
+        super().__post_init__()
 
     def init_server(self, theta: Vector) -> Server:
         zeros = zeros_like(theta)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.fedadmm import Server, Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.optional import UploadsStep
-from fedadmm.core.schedules import Rate, Step, at, check_rate
+from fedadmm.core.schedules import PositiveRate, Step, at
 
 
 class Client(NamedTuple):
@@ -23,12 +23,8 @@ HALVED_AT_ROUND_60 = Step(before=1.0, after=0.5, at_round=60)
 class FedADMMReleased(Algorithm[Server, Client, Upload], UploadsStep):
     """The variant behind the published code: duals, but no model of a client's own."""
 
-    rho: Rate = 0.01
-    eta: Rate = HALVED_AT_ROUND_60
-
-    def __post_init__(self) -> None:
-        check_rate("rho", self.rho, positive=True)
-        check_rate("eta", self.eta, positive=True)
+    rho: PositiveRate = 0.01
+    eta: PositiveRate = HALVED_AT_ROUND_60
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
 from fedadmm.core.optional import UploadsStep
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import PositiveRate, at
 
 
 class Server(NamedTuple):
@@ -22,10 +22,7 @@ class Upload(NamedTuple):
 class FedAvg(Algorithm[Server, NoState, Upload], UploadsStep):
     """Train from theta, average the steps."""
 
-    eta: Rate = 1.0
-
-    def __post_init__(self) -> None:
-        check_rate("eta", self.eta, positive=True)
+    eta: PositiveRate = 1.0
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)

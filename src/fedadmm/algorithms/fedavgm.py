@@ -4,24 +4,19 @@ theta  the server's model              v    the momentum: v <- beta v + g, then 
 beta   how much of v stays             g    minus the step that the inner algorithm would add to theta
 """
 
-from fedadmm.algorithms.server_optimizer import PLAIN, ServerOptimizer, check_decay
+from fedadmm.algorithms.server_optimizer import PLAIN, ServerOptimizer
 from fedadmm.core.algorithm import AnyAlgorithm, Vector, zeros_like
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import Decay, PositiveRate, at
 
 
 class FedAvgM(ServerOptimizer):
     """The mean step is taken with momentum."""
 
-    eta: Rate = 1.0
-    beta: float = 0.9
+    eta: PositiveRate = 1.0
+    beta: Decay = 0.9
     inner: AnyAlgorithm = PLAIN
 
     memory = ("v",)
-
-    def __post_init__(self) -> None:
-        check_rate("eta", self.eta, positive=True)
-        check_decay("beta", self.beta)
-        self.check_inner()
 
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
         return (zeros_like(theta),)

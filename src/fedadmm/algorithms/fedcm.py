@@ -12,12 +12,12 @@ Public code divides by the K and the learning rate of the client that goes along
 local steps a client moves by (1 - alpha) step, whatever they are.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector, zeros_like
 from fedadmm.core.optional import StepsOfSGDOnly, UploadsStep
-from fedadmm.core.schedules import Rate, at, check_number, check_rate
+from fedadmm.core.schedules import PositiveRate, at, within
 
 
 class Server(NamedTuple):
@@ -28,12 +28,8 @@ class Server(NamedTuple):
 class FedCM(Algorithm[Server, NoState, Upload], StepsOfSGDOnly, UploadsStep):
     """Every local step goes along the last mean step as well, so that clients see what the others found."""
 
-    alpha: float = 0.1
-    eta: Rate = 1.0
-
-    def __post_init__(self) -> None:
-        check_number("alpha", self.alpha, "a number above 0 and up to 1", lambda share: 0 < share <= 1)
-        check_rate("eta", self.eta, positive=True)
+    alpha: Annotated[float, within("a number above 0 and up to 1", lambda share: 0 < share <= 1)] = 0.1
+    eta: PositiveRate = 1.0
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, zeros_like(theta))

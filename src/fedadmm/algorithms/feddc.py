@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasInvariant, Invariant, PlainSGDOnly
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import PositiveRate, at
 
 
 class Server(NamedTuple):
@@ -45,10 +45,7 @@ class FedDC(Algorithm[Server, Client, Upload, Download], HasInvariant, PlainSGDO
     Plain SGD only: c_i reads the mean gradient off w, so a step must be the gradient and no more.
     """
 
-    alpha: Rate = 0.01
-
-    def __post_init__(self) -> None:
-        check_rate("alpha", self.alpha, positive=True)
+    alpha: PositiveRate = 0.01
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, zeros_like(theta), zeros_like(theta))

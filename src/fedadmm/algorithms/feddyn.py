@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasInvariant, Invariant
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import PositiveRate, at
 
 
 class Server(NamedTuple):
@@ -34,15 +34,13 @@ class Upload(NamedTuple):
 class FedDyn(Algorithm[Server, Client, Upload, Download], HasInvariant):
     """Clients start from theta with their dual; the server corrects the mean by the mean dual."""
 
-    rho: Rate = 0.1
+    rho: PositiveRate = 0.1
     over: Literal["all", "seen"] = "all"  # N: the registered clients (the paper's), or those seen so far
 
     def __post_init__(self) -> None:
         if str(self.rho) == "auto":
             raise InputError('rho="auto" is the choice of feddyn_auto; use name = "feddyn_auto"')
-        check_rate("rho", self.rho, positive=True)
-        if self.over not in ("all", "seen"):
-            raise InputError(f'over={self.over!r} is unknown; use "all" or "seen"')
+        super().__post_init__()
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, zeros_like(theta))

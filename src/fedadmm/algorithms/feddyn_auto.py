@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 from fedadmm.algorithms.feddyn import Client
 from fedadmm.algorithms.stiffness import Download, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
-from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasInvariant, Invariant
 
 WHILE_NEW = 0.5  # of the stiffness: a loose rho gains more at the start
@@ -34,10 +33,6 @@ class FedDynAuto(Algorithm[Server, Client, Upload, Download], HasInvariant):
     """Dual tracking whose rho is measured; over: the mean dual is that of all clients, or of those seen."""
 
     over: Literal["all", "seen"] = "seen"
-
-    def __post_init__(self) -> None:
-        if self.over not in ("all", "seen"):
-            raise InputError(f'over={self.over!r} is unknown; use "all" or "seen"')
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, 0.0, zeros_like(theta), 0.0)

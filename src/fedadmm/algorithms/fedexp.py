@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.feddyn import Download
 from fedadmm.algorithms.stiffness import squared
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Scalar, Turnout, Vector
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import PositiveRate, at
 
 
 class Server(NamedTuple):
@@ -31,10 +31,7 @@ class Upload(NamedTuple):
 class FedExP(Algorithm[Server, NoState, Upload, Download]):
     """FedAvg with a server's step of at least 1 that comes from the spread of the clients' steps."""
 
-    epsilon: Rate = 0.001
-
-    def __post_init__(self) -> None:
-        check_rate("epsilon", self.epsilon, positive=True)
+    epsilon: PositiveRate = 0.001
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, previous=theta)

@@ -11,7 +11,7 @@ Here alpha is local.learning_rate for gradient clients and alpha_newton for the 
 u = w + y / rho travels: with all clients in a round that is the server's step above, and a lost update harms nobody.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, Turnout, Vector, zeros_like
 from fedadmm.core.optional import (
@@ -23,7 +23,7 @@ from fedadmm.core.optional import (
     SecondOrder,
     SecondOrderProblem,
 )
-from fedadmm.core.schedules import Rate, at, check_constant, check_number, check_rate
+from fedadmm.core.schedules import PositiveConstant, PositiveRate, at, within
 
 
 class Server(NamedTuple):
@@ -47,19 +47,13 @@ class FedHybrid(
     newton: the share of Newton clients, spread evenly over the ids; a client stays what it is.
     """
 
-    rho: float = 1.0
-    newton: float = 0.5
-    beta: Rate = 0.5
-    alpha_newton: Rate = 1.0
-    beta_newton: Rate = 0.5
+    rho: PositiveConstant = 1.0
+    newton: Annotated[float, within("a share of the clients from 0 to 1", lambda share: 0 <= share <= 1)] = 0.5
+    beta: PositiveRate = 0.5
+    alpha_newton: PositiveRate = 1.0
+    beta_newton: PositiveRate = 0.5
 
     newcomer = "initial"  # theta is the mean of all u, of which a newcomer's counts as theta^0
-
-    def __post_init__(self) -> None:
-        check_constant("rho", self.rho, method="FedHybrid", positive=True)
-        for name in ("beta", "alpha_newton", "beta_newton"):
-            check_rate(name, getattr(self, name), positive=True)
-        check_number("newton", self.newton, "a share of the clients from 0 to 1", lambda share: 0 <= share <= 1)
 
     def takes_newton_steps(self, client: int) -> bool:
         """Return whether a client is a Newton client: of the first n, round(newton n) are."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.fedavg import Server
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
 from fedadmm.core.optional import PlainSGDOnly, UploadsStep
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import PositiveRate, at
 
 
 class Upload(NamedTuple):
@@ -24,10 +24,7 @@ class FedNova(Algorithm[Server, NoState, Upload], PlainSGDOnly, UploadsStep):
     Plain SGD only: with momentum or weight decay a client's steps do not weigh the same.
     """
 
-    eta: Rate = 1.0
-
-    def __post_init__(self) -> None:
-        check_rate("eta", self.eta, positive=True)
+    eta: PositiveRate = 1.0
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)

@@ -7,28 +7,21 @@ v      a running size of g^2, from tau^2; Adam: v <- beta_2 v + (1 - beta_2) g^2
 Then theta <- theta - eta m / (sqrt(v) + tau). As in the paper, neither m nor v is corrected for its beginning.
 """
 
-from fedadmm.algorithms.server_optimizer import PLAIN, ServerOptimizer, check_decay
+from fedadmm.algorithms.server_optimizer import PLAIN, ServerOptimizer
 from fedadmm.core.algorithm import AnyAlgorithm, Vector, zeros_like
-from fedadmm.core.schedules import Rate, at, check_constant, check_rate
+from fedadmm.core.schedules import Decay, PositiveConstant, PositiveRate, at
 
 
 class FedAdam(ServerOptimizer):
     """The mean step is taken by Adam."""
 
-    eta: Rate = 0.01
-    beta_1: float = 0.9
-    beta_2: float = 0.99
-    tau: float = 1e-3
+    eta: PositiveRate = 0.01
+    beta_1: Decay = 0.9
+    beta_2: Decay = 0.99
+    tau: PositiveConstant = 1e-3
     inner: AnyAlgorithm = PLAIN
 
     memory = ("m", "v")
-
-    def __post_init__(self) -> None:
-        check_rate("eta", self.eta, positive=True)
-        check_decay("beta_1", self.beta_1)
-        check_decay("beta_2", self.beta_2)
-        check_constant("tau", self.tau, method=type(self).__name__, positive=True)
-        self.check_inner()
 
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
         return zeros_like(theta), zeros_like(theta) + self.tau**2

@@ -8,11 +8,11 @@ centre; to the others w + y / rho is their centre itself. In the paper all commu
 (`skip_probability`) nobody does; where fewer are selected for a round, only they communicate, and the others do not.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasPersonalModel, SkipsCommunication
-from fedadmm.core.schedules import Rate, at, check_number, check_rate
+from fedadmm.core.schedules import PositiveRate, at, within
 
 
 class Server(NamedTuple):
@@ -32,16 +32,10 @@ class Upload(NamedTuple):
 class FedPD(Algorithm[Server, Client, Upload], HasPersonalModel, SkipsCommunication):
     """A client minimises its augmented Lagrangian around its own centre; the server averages the centres."""
 
-    rho: Rate = 0.1
-    skip_probability: float = 0.0
+    rho: PositiveRate = 0.1
+    skip_probability: Annotated[float, within("a probability below 1, such as 0.5", lambda p: 0 <= p < 1)] = 0.0
 
     newcomer = "initial"  # all begin with theta^0; another theta reaches those who communicate
-
-    def __post_init__(self) -> None:
-        check_rate("rho", self.rho, positive=True)
-        check_number(
-            "skip_probability", self.skip_probability, "a probability below 1, such as 0.5", lambda p: 0 <= p < 1
-        )
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)

@@ -7,16 +7,13 @@ rho    the weight of the proximal term rho/2 |w - theta|^2 (the paper's mu)
 from fedadmm.algorithms.fedavg import Server, Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector
 from fedadmm.core.optional import UploadsStep
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import NonNegativeRate, at
 
 
 class FedProx(Algorithm[Server, NoState, Upload], UploadsStep):
     """FedAvg with clients that are held near theta by a proximal term."""
 
-    rho: Rate = 0.1
-
-    def __post_init__(self) -> None:
-        check_rate("rho", self.rho, positive=False)
+    rho: NonNegativeRate = 0.1
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)

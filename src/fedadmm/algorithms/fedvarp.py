@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.feddyn import Download
 from fedadmm.core.algorithm import Algorithm, LocalProblem, ServerT, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasInvariant, Invariant
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import PositiveRate, at
 
 
 class Client(NamedTuple):
@@ -52,10 +52,7 @@ class VARPServer(NamedTuple):
 class FedVARP(KeepsGradient[VARPServer]):
     """The mean step of a round, corrected by what its clients' last steps were against everybody's."""
 
-    eta: Rate = 1.0
-
-    def __post_init__(self) -> None:
-        check_rate("eta", self.eta, positive=True)
+    eta: PositiveRate = 1.0
 
     def init_server(self, theta: Vector) -> VARPServer:
         return VARPServer(theta, zeros_like(theta))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.fedavg import Server, Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
 from fedadmm.core.optional import StepsOfSGDOnly, UploadsStep
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import NonNegativeRate, at
 
 
 class Client(NamedTuple):
@@ -27,10 +27,7 @@ class Client(NamedTuple):
 class LocalGHBM(Algorithm[Server, Client, Upload], StepsOfSGDOnly, UploadsStep):
     """Every local step goes along the way that the server went since the client was last there."""
 
-    beta: Rate = 0.9
-
-    def __post_init__(self) -> None:
-        check_rate("beta", self.beta, positive=False)
+    beta: NonNegativeRate = 0.9
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta)

@@ -8,14 +8,14 @@ client, this is the randomised ADMM: theta <- mean of all (w_i + y_i / rho), but
 A round without any client leaves the server as it is, so its coin counts in rounds that somebody takes part in.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from fedadmm.algorithms.fedadmm import FedADMM
 from fedadmm.algorithms.wrapper import Wrapper
 from fedadmm.core.algorithm import AnyAlgorithm, Turnout, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import Invariant, invariant_of
-from fedadmm.core.schedules import check_number
+from fedadmm.core.schedules import within
 from fedadmm.core.seeds import check_seed, stream
 
 AS_ANALYSED = FedADMM(rho=1.0, eta="participation", newcomer="initial")
@@ -27,17 +27,19 @@ class RandomisedServer(Wrapper):
     seed: of the server's coin. None: the run's seed, or 0 where there is no run.
     """
 
-    awake: float = 0.5
+    awake: Annotated[float, within("a probability above 0 and up to 1", lambda p: 0 < p <= 1)] = 0.5
     seed: int | None = None
     inner: AnyAlgorithm = AS_ANALYSED
 
     memory = ("ahead",)
 
     def __post_init__(self) -> None:
-        check_number("awake", self.awake, "a probability above 0 and up to 1", lambda p: 0 < p <= 1)
         if self.seed is not None:
             check_seed(self.seed)
-        self.check_is_algorithm()
+        super().__post_init__()
+
+    def check_inner(self) -> None:
+        super().check_inner()
         if not self._is_mean_of_all():
             raise InputError(
                 f"{self.inner} does not keep theta the mean of what all clients hold, so its server cannot sit out; "

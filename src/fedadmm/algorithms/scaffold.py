@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasInvariant, Invariant, PlainSGDOnly, UploadsStep
-from fedadmm.core.schedules import Rate, at, check_rate
+from fedadmm.core.schedules import PositiveRate, at
 
 
 class Server(NamedTuple):
@@ -32,10 +32,7 @@ class Scaffold(Algorithm[Server, Client, Upload], HasInvariant, PlainSGDOnly, Up
     Plain SGD only: option II reads the mean gradient off w, so a step must be the gradient and no more.
     """
 
-    eta: Rate = 1.0
-
-    def __post_init__(self) -> None:
-        check_rate("eta", self.eta, positive=True)
+    eta: PositiveRate = 1.0
 
     def init_server(self, theta: Vector) -> Server:
         return Server(theta, zeros_like(theta))

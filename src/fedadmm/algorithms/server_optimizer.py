@@ -11,7 +11,6 @@ from fedadmm.algorithms.wrapper import Wrapper
 from fedadmm.core.algorithm import Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import UploadsStep
-from fedadmm.core.schedules import check_number
 
 PLAIN = FedAvg()
 
@@ -26,7 +25,7 @@ class ServerOptimizer(Wrapper):
     def check_inner(self) -> None:
         """Refuse an inner algorithm whose server does not simply add a step."""
         ours = type(self).__name__
-        self.check_is_algorithm()
+        super().check_inner()
         if not isinstance(self.inner, UploadsStep):
             raise InputError(
                 f"{type(self.inner).__name__}'s server does more than add its clients' mean step, which is all that "
@@ -40,8 +39,3 @@ class ServerOptimizer(Wrapper):
         memory = server[-len(self.memory) :]
         theta, *memory = self.stepped(inner.theta, -after.theta, *memory, round=turnout.round)
         return type(server)(*after._replace(theta=theta), *memory)
-
-
-def check_decay(name: str, value: object) -> None:
-    """Refuse what is not a share of a memory that may stay."""
-    check_number(name, value, "a number from 0 to below 1", lambda share: 0 <= share < 1)

@@ -27,8 +27,12 @@ class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
         """Return what its server remembers before the first round."""
 
-    def check_is_algorithm(self) -> None:
-        """Refuse an inner algorithm that is none."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_inner()
+
+    def check_inner(self) -> None:
+        """Refuse an inner algorithm that is none, or that it cannot be around."""
         if not isinstance(self.inner, Algorithm):
             raise InputError(f'inner={self.inner!r} is not an algorithm; write inner = {{name = "fedprox", rho = 0.1}}')
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, P
 
 from typing_extensions import TypeVar
 
+from fedadmm.core.schedules import check_fields
+
 if TYPE_CHECKING:
     import torch
 
@@ -128,6 +130,10 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT, DownloadT]):
 
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be deleted: an algorithm is frozen")
+
+    def __post_init__(self) -> None:
+        """Refuse a hyper-parameter that its type does not allow: a Literal, or a range such as `PositiveRate`."""
+        check_fields(self)
 
     @abstractmethod
     def init_server(self, theta: Vector) -> ServerT:

@@ -4,8 +4,9 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 from fedadmm.core.errors import InputError
 
@@ -133,7 +134,7 @@ def to_plain(value: Any) -> Any:
     return value
 
 
-def check_rate(name: str, rate: object, *, positive: bool) -> None:
+def check_rate(name: str, rate: object, *, positive: bool, method: str = "") -> None:
     """Refuse a rate that is neither a number nor a schedule, or whose values are out of range."""
     if isinstance(rate, bool) or not isinstance(rate, int | float | Schedule):
         raise InputError(f"{name}={rate!r} is neither a number nor a schedule; use a number such as 0.1")
@@ -144,14 +145,36 @@ def check_rate(name: str, rate: object, *, positive: bool) -> None:
             raise InputError(f"{name}={value} is out of range; use a finite number {bound}")
 
 
-def check_number(name: str, value: object, numbers: str, holds: Callable[[float], bool]) -> None:
-    """Refuse what is not a number, or not one of those that are given in words and as a test."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
-        raise InputError(f"{name}={value!r} is out of range; use {numbers}")
-
-
 def check_constant(name: str, rate: object, *, method: str, positive: bool) -> None:
     """Refuse a rate that changes over the rounds, or that check_rate refuses."""
     check_rate(name, rate, positive=positive)
     if not isinstance(rate, int | float):
         raise InputError(f"{name}={rate} is a schedule; {method} needs one number for all rounds")
+
+
+def check_fields(method: Any) -> None:
+    """Refuse a field of a dataclass that its type does not allow: a Literal, or one of the ranges below."""
+    for field in fields(method):
+        name, kind, value = field.name, field.type, getattr(method, field.name)
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            choices = " or ".join(f'"{choice}"' for choice in get_args(kind))
+            raise InputError(f"{name}={value!r} is unknown; use {choices}")
+        for check in getattr(kind, "__metadata__", ()):
+            check(name, value, method=type(method).__name__)
+
+
+def within(numbers: str, holds: Callable[[float], bool]) -> Callable[..., None]:
+    """Return the check that a value is one of some numbers, which are given in words and as a test."""
+
+    def check(name: str, value: object, *, method: str) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
+            raise InputError(f"{name}={value!r} is out of range; use {numbers}")
+
+    return check
+
+
+PositiveRate = Annotated[Rate, partial(check_rate, positive=True)]
+NonNegativeRate = Annotated[Rate, partial(check_rate, positive=False)]
+PositiveConstant = Annotated[float, partial(check_constant, positive=True)]
+NonNegativeConstant = Annotated[float, partial(check_constant, positive=False)]
+Decay = Annotated[float, within("a number from 0 to below 1", lambda share: 0 <= share < 1)]  # what stays of a memory
