@@ -30,8 +30,12 @@ def write_run(
     rho: float = 0.1,
     data: str = "digits",
     refused: bool = False,
+    **numbers: list[float | None],
 ) -> Path:
-    """Write a run of 1,000 bytes, 10 gradients and half a second a round, and return its folder."""
+    """Write a run of 1,000 bytes, 10 gradients and half a second a round, and return its folder.
+
+    numbers: what else the rounds have, such as loss=[2.0, 1.0].
+    """
     folder.mkdir(parents=True)
     texts = {"label": label, "algorithm": algorithm or label, "data": data}
     quoted = {key: json.dumps(text) for key, text in texts.items()}
@@ -43,6 +47,8 @@ def write_run(
     rows = [
         {"round": n, "accuracy": a, "clients": [1], "refused": [], **costs} for n, a in enumerate(accuracies, start=1)
     ]
+    for row, *values in zip(rows, *numbers.values(), strict=True):
+        row |= dict(zip(numbers, values, strict=True))
     if refused:
         rows[-1] |= {"clients": [], "refused": [1]}
     (folder / "rounds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -4,10 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fedadmm import InputError
+from fedadmm.api.progress import Bar
 from fedadmm.cli import app
-from fedadmm.cli.progress import Bar
-from fedadmm.config.experiment import Experiment
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import Goal, Record
 
 TINY = """name = "tiny"
 rounds = 2
@@ -51,7 +50,7 @@ def test_the_bar_of_a_run_that_goes_on_has_the_last_score_that_is_there():
     def record(round, accuracy):
         return Record(round, accuracy, 1.0, 1.0, (0,), (), 1, 1, 1, 1, 0.1)
 
-    bar = Bar(Experiment(rounds=3, target=0.9), tell_refused=False, values="")
+    bar = Bar(Goal(rounds=3, target=0.9), "fedavg")
     bar.started([record(1, 0.5), record(2, 0.75), record(3, None)])
     bar.ended()
     (task,) = bar._progress.tasks

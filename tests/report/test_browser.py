@@ -23,10 +23,19 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    curves = {"fedadmm": [0.2, 0.4, 0.6], "fedavg": [0.1, 0.5, 0.5], "odd </script> <b>&": [0.1, 0.2, 0.3]}
+    curves = {"fedadmm": [0.2, 0.4, 0.6], "fedavg": [0.1, 0.4, 0.45], "odd </script> <b>&": [0.1, 0.2, 0.3]}
     runs = [
         replace(
-            read_run(write_run(folder / f"{n}-{seed}", [a + 0.01 * seed for a in accuracies], label=label, seed=seed)),
+            read_run(
+                write_run(
+                    folder / f"{n}-{seed}",
+                    [a + 0.01 * seed for a in accuracies],
+                    label=label,
+                    seed=seed,
+                    loss=[3.0, 2.0, 1.0],
+                    client_quantiles=[{"accuracy": [tenth / 10 for tenth in range(11)]}] * 3,
+                )
+            ),
             published=Published("Table III", 33),
         )
         for n, (label, accuracies) in enumerate(curves.items())
@@ -112,6 +121,59 @@ def test_the_x_axis_is_chosen_by_keyboard(opened):
     assert titles == ["rounds", "bytes uploaded", "gradient evaluations", "seconds"]
     last = "return document.querySelector('#section-0 .plot').data.at(-1).x"
     assert opened.execute_script(last) == [0.5, 1, 1.5]  # half a second a round
+
+
+PLOT = "document.querySelector('#section-0 .plot')"
+
+
+def test_the_metric_is_chosen_and_a_loss_is_always_there(opened):
+    press(opened, "#section-0 .metric", "test l")
+    wait_for(opened, "return document.querySelector('#section-0 .ytitle').textContent === 'test loss'")
+    assert opened.execute_script(f"return {PLOT}.data.at(-1).y") == [3, 2, 1]
+    assert opened.execute_script("return document.querySelector('#section-0 .axis [value=clients]').disabled")
+    assert not opened.execute_script(f"return {PLOT}.layout.shapes.length")  # the target is one of the accuracy
+
+
+def test_the_error_is_drawn_on_a_logarithmic_axis(opened):
+    press(opened, "#section-0 .scale [value=linear]", "\ue014")  # arrow right
+    wait_for(
+        opened, "return document.querySelector('#section-0 .ytitle').textContent === 'error: 1 \\u2212 test accuracy'"
+    )
+    assert opened.execute_script(f"return {PLOT}.layout.yaxis.type") == "log"
+    drawn_errors = opened.execute_script(f"return {PLOT}.data[1].y")
+    assert drawn_errors == pytest.approx([0.795, 0.595, 0.395])  # fedadmm: means of 0.2 and 0.21, and so on
+    assert opened.execute_script(f"return {PLOT}.layout.shapes[0].y0") == 0.5
+
+
+def test_zoom_keeps_the_x_axis_and_stays_while_curves_come_and_go(opened):
+    ranges = f"return ['xaxis', 'yaxis'].map(name => {PLOT}.layout[name].range)"
+    x, (low, high) = opened.execute_script(ranges)
+    assert opened.execute_script(f"return {PLOT}.layout.xaxis.fixedrange")
+    press(opened, "#section-0 [data-zoom=in]", "\n")
+    half = [(low + high) / 2, high]
+    wait_for(opened, f"return {PLOT}.layout.yaxis.range[0] > {low}")
+    assert opened.execute_script(ranges) == [x, pytest.approx(half)]
+    press(opened, "#section-0 .methods label:nth-of-type(3) input", " ")
+    assert opened.execute_script(ranges) == [x, pytest.approx(half)]
+    press(opened, "#section-0 [data-zoom=out]", "\n")
+    wait_for(opened, f"return {PLOT}.layout.yaxis.range[0] < {half[0]}")
+
+
+def test_the_scores_of_clients_are_drawn_from_the_worst_on(opened):
+    opened.execute_script("document.querySelector('#section-0 .axis [value=clients]').click()")
+    title = "return document.querySelector('#section-0 .xtitle').textContent"
+    assert opened.execute_script(title) == "share of the clients, from the worst on"
+    assert opened.execute_script(f"return {PLOT}.data.at(-1).y") == [tenth / 10 for tenth in range(11)]
+
+
+def test_the_look_is_chosen(opened):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select
+
+    ink = "return document.querySelector('.plot .xtitle').style.fill"
+    for look, colour in (("dark", "rgb(230, 232, 235)"), ("light", "rgb(28, 30, 33)")):
+        Select(opened.find_element(By.ID, "look")).select_by_visible_text(look)
+        assert opened.execute_script(ink) == colour
 
 
 def test_a_methods_whole_experiment_is_one_press_away(opened):

@@ -28,16 +28,49 @@ def test_the_page_holds_each_curve_and_its_whole_experiment(tmp_path):
     page = write_page([Section("one", [run])], tmp_path / "r.html", title="t")
     (section,) = data_of(page)
     (curve,) = section["curves"]
-    assert curve["y"] == [0.1235, 0.5, 0.7]
+    assert curve["y"] == {"accuracy": {"rounds": None, "y": [0.1235, 0.5, 0.7], "spread": None, "seeds": None}}
     assert curve["x"] == {
         "round": [1, 2, 3],
         "bytes_up": [1000, 2000, 3000],
         "gradient_evaluations": [10, 20, 30],
         "seconds": [0.5, 1, 1.5],
     }
-    assert (section["target"], curve["spread"], curve["colour"]) == (0.5, None, "#D55E00")
+    assert (section["target"], curve["colour"]) == (0.5, "#D55E00")
     assert 'partition = "iid"' in curve["experiment"]
     assert curve["runs"] == "seed 0 (a)"
+
+
+def test_every_metric_of_a_run_can_be_chosen_and_the_one_it_is_judged_by_comes_first(tmp_path):
+    deciles = [{"accuracy": [0.1] * 11, "loss": [*range(11)]}] * 3
+    numbers = {"loss": [3.0, 2.0, 1.0], "client_loss": [9.0, 8.0, 7.0], "bleu": [20.0, None, 40.0]}
+    folder = write_run(tmp_path / "a", [0.1, 0.5, 0.7], **numbers, client_quantiles=deciles)
+    page = write_page([Section("one", [read_run(folder)])], tmp_path / "r.html", title="t")
+    (section,) = data_of(page)
+    assert [*section["metrics"]] == ["accuracy", "loss", "client_loss", "bleu"]
+    assert '<option value="loss">test loss</option>' in markup_of(page)
+    assert [metric["lower"] for metric in section["metrics"].values()] == [False, True, True, False]
+    # An error is 1 - accuracy; a loss is one itself, and a score above 1 has no ceiling that is known.
+    assert [metric["ceiling"] for metric in section["metrics"].values()] == [1, None, None, None]
+    (curve,) = section["curves"]
+    assert (curve["y"]["bleu"]["rounds"], curve["y"]["bleu"]["y"]) == ([1, 3], [20, 40])
+    assert curve["clients"]["accuracy"]["y"] == [0.1] * 11
+    assert curve["clients"]["loss"]["y"] == [*range(10, -1, -1)]  # the worst client has the highest loss
+    (folder / "experiment.toml").write_text('metric = "bleu"\n' + (folder / "experiment.toml").read_text())
+    (section,) = data_of(write_page([Section("one", [read_run(folder)])], tmp_path / "r.html", title="t"))
+    assert [*section["metrics"]] == ["bleu", "accuracy", "loss", "client_loss"]
+
+
+def test_a_table_without_a_target_says_nothing_of_one_and_methods_stand_in_the_order_of_arrival(tmp_path):
+    late = read_run(write_run(tmp_path / "a", [0.1, 0.2, 0.7], label="late"))
+    early = read_run(write_run(tmp_path / "b", [0.1, 0.6, 0.6], label="early"))
+    page = write_page([Section("one", [late, early])], tmp_path / "r.html", title="t")
+    assert [curve["name"] for curve in data_of(page)[0]["curves"]] == ["early", "late"]
+    assert ">rounds to target<" in markup_of(page)
+    for run in (late, early):
+        del run.experiment["target"]
+    untargeted = [replace(run) for run in (late, early)]
+    page = write_page([Section("one", untargeted)], tmp_path / "r.html", title="t")
+    assert "to target" not in markup_of(page)
 
 
 def test_nothing_from_a_run_folder_becomes_markup(tmp_path):

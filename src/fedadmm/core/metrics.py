@@ -47,6 +47,10 @@ class Metric:
         """Return a score in as many digits as tell something, such as 0.912 or 3.1e-05."""
         return f"{score:{self.digits}}"
 
+    def spread_text(self, spread: float) -> str:
+        """Return the spread of scores, as they are written, in no more than two digits where those vary."""
+        return f"{spread:.2g}" if self.digits.endswith("g") else self.text(spread)
+
     def named_text(self, score: float) -> str:
         """Return a score with its name, such as accuracy 0.912."""
         return f"{self.name} {self.text(score)}"
@@ -135,6 +139,11 @@ def metric_named(name: str, direction: str | None = None) -> Metric:
     if direction is not None and lower != (direction == "lower"):
         raise InputError(f'direction="{direction}" is not that of the {name}; leave direction out')
     return METRICS.get(name) or Metric(name, name, lower_is_better=lower)
+
+
+def metric_like(name: str) -> Metric:
+    """Return a metric to draw a number of a record by, even where nobody said what is better."""
+    return METRICS.get(name) or Metric(name, name, lower_is_better=lower_is_better(name) or False)
 
 
 def of_clients(names: Iterable[str]) -> list[str]:

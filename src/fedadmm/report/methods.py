@@ -27,7 +27,7 @@ class Estimate(NamedTuple):
 
     def text(self, metric: Metric) -> str:
         """Return it as text, such as 0.912 ± 0.004."""
-        spread = "" if self.spread is None else f" ± {metric.text(self.spread)}"
+        spread = "" if self.spread is None else f" ± {metric.spread_text(self.spread)}"
         return f"{metric.text(self.mean)}{spread}"
 
 
@@ -105,28 +105,55 @@ class MethodRuns:
 
     @cached_property
     def curve(self) -> Curve:
-        """The mean over the seeds that have a round, which may be fewer than all where some stopped early.
+        """The curve of what the runs are judged by."""
+        return self.curve_of(self.metric)
+
+    def curve_of(self, metric: Metric) -> Curve:
+        """Return the mean over the seeds that have a round, which may be fewer than all where some stopped early.
 
         A seed that diverged keeps its last score: without it the mean would seem to recover.
         """
-        length = max(len(run.rounds) for run in self.runs)
-        scores = _stack([run.scores for run in self.runs], length)
+        scores = _stack([run.steps(metric.name) for run in self.runs], self.length)
         for row, run in zip(scores, self.runs, strict=True):
-            if run.status == "diverged":
-                row[len(run.rounds) :] = run.known_scores[-1] if run.known_scores else np.nan
+            if run.status == "diverged" and (known := metric.scores(run.rounds)):
+                row[len(run.rounds) :] = known[-1]
         seeds = np.sum(~np.isnan(scores), axis=0)
         kept = np.flatnonzero(seeds)
-        scores, seeds = scores[:, kept], seeds[kept]
-        mean: Array = np.nansum(scores, axis=0) / seeds
-        squares = np.nansum((scores - mean) ** 2, axis=0)
+        mean, spread = _mean_and_spread(scores[:, kept], seeds[kept])
+        totals = {key: total[kept] for key, total in self.totals.items()}
+        return Curve(kept.astype(np.float64) + 1, mean, None if len(self.runs) == 1 else spread, seeds[kept], totals)
+
+    @property
+    def length(self) -> int:
+        """The number of rounds of the longest seed."""
+        return max(len(run.rounds) for run in self.runs)
+
+    @cached_property
+    def totals(self) -> dict[str, Array]:
+        """What the rounds cost, such as bytes_up, added up and averaged over seeds, for each round."""
         # Steps are averaged before they are added up: the total then never falls where a seed ends.
-        totals = {
-            axis.key: np.cumsum(np.nanmean(_stack([run.steps(axis.key) for run in self.runs], length), axis=0))[kept]
+        return {
+            axis.key: np.cumsum(np.nanmean(_stack([run.steps(axis.key) for run in self.runs], self.length), axis=0))
             for axis in axes_of([self])
             if axis is not ROUNDS
         }
-        spread = None if len(self.runs) == 1 else np.sqrt(squares / np.maximum(seeds - 1, 1))
-        return Curve(kept.astype(np.float64) + 1, mean, spread, seeds, totals)
+
+    def quantiles_of(self, metric: Metric) -> tuple[Array, Array] | None:
+        """Return the last scores of clients on examples of their own, deciles from the worst on, and their spread.
+
+        None where no seed has them (data.client_test).
+        """
+        found = [run.client_quantiles[metric.name] for run in self.runs if metric.name in run.client_quantiles]
+        if not found:
+            return None
+        rising, spread = _mean_and_spread(np.array(found, dtype=np.float64), np.array(len(found)))
+        return (rising[::-1], spread[::-1]) if metric.lower_is_better else (rising, spread)
+
+
+def _mean_and_spread(values: Array, seeds: Array) -> tuple[Array, Array]:
+    """Return the mean over the seeds that have a value, and the standard deviation, of values [seed, ...]."""
+    mean: Array = np.nansum(values, axis=0) / seeds
+    return mean, np.sqrt(np.nansum((values - mean) ** 2, axis=0) / np.maximum(seeds - 1, 1))
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:

@@ -12,14 +12,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import numpy as np
 import tomli_w
 from matplotlib.figure import Figure
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.metrics import Metric
+from fedadmm.core.metrics import Metric, metric_like
 from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure, saved_beside
-from fedadmm.report.methods import ROUNDS, Array, MethodRuns, axes_of, methods_in, much_longer
+from fedadmm.report.methods import ROUNDS, Array, Curve, MethodRuns, axes_of, by_arrival, methods_in, much_longer
 from fedadmm.report.paired import paired_sentence
 from fedadmm.report.runs import Section
 from fedadmm.report.styles import Style
@@ -28,7 +27,7 @@ from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, family_sentenc
 
 def write_page(sections: Sequence[Section], path: Path, *, title: str) -> Path:
     """Write the page and return its path."""
-    methods = methods_in([section.runs for section in sections])
+    methods = [by_arrival(inside) for inside in methods_in([section.runs for section in sections])]
     blocks = [_section(*pair, number) for number, pair in enumerate(zip(sections, methods, strict=True))]
     text = Template(_file("page.html")).substitute(
         title=escape(title),
@@ -54,11 +53,15 @@ def _section(section: Section, methods: Sequence[MethodRuns], number: int) -> st
         number=number,
         title=title,
         remark=remark,
-        axes="\n".join(
-            f'<label><input type="radio" name="axis-{number}" value="{axis.key}"{" checked" * (axis is ROUNDS)}>'
-            f"{axis.short}</label>"
-            for axis in axes_of(methods)
+        metrics="\n".join(
+            f'<option value="{escape(metric.name)}">{escape(metric.title)}</option>' for metric in _metrics(methods)
         ),
+        axes="\n".join(
+            f'<label><input type="radio" name="axis-{number}" value="{key}"{" checked" * (key == ROUNDS.key)}>'
+            f"{name}</label>"
+            for key, name in _axes(methods).items()
+        ),
+        keeps_x="" if much_longer(methods) else " checked",
         methods="\n".join(
             f'<label><input type="checkbox" checked autocomplete="off">{_swatch(method.style)}'
             f"<span>{_breakable(method.name)}</span></label>"
@@ -70,9 +73,22 @@ def _section(section: Section, methods: Sequence[MethodRuns], number: int) -> st
     )
 
 
+def _metrics(methods: Sequence[MethodRuns]) -> list[Metric]:
+    """Return all that the curves of a section can show, what the runs are judged by first."""
+    judge = methods[0].metric
+    names = dict.fromkeys([judge.name, *(name for m in methods for run in m.runs for name in run.score_names)])
+    return [judge, *(metric_like(name) for name in names if name != judge.name)]
+
+
+def _axes(methods: Sequence[MethodRuns]) -> dict[str, str]:
+    """Return what the curves can be shown against, by its key: the clients too, where they have scores of their own."""
+    of_clients = any(run.client_quantiles for method in methods for run in method.runs)
+    return {axis.key: axis.short for axis in axes_of(methods)} | ({"clients": "clients"} if of_clients else {})
+
+
 def _table(methods: Sequence[MethodRuns]) -> str:
     rows = report_rows(methods)
-    head = "".join(f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0].metric))}</th>' for key in rows[0])
+    head = "".join(f'<th scope="col"{_aligned(key)}>{escape(_heading(key, methods[0]))}</th>' for key in rows[0])
     lines = []
     for number, (method, row, leads) in enumerate(zip(methods, rows, are_fastest(methods), strict=True)):
         name, *rest = row.items()
@@ -93,7 +109,8 @@ def _notes(methods: Sequence[MethodRuns]) -> str:
     many_seeds = len(runs) > len(methods)
     where = dict.fromkeys(m.runs[0].published.where for m in methods if m.runs[0].published is not None)
     notes = {
-        "Press a method's name, or its curve, to see the whole experiment.": True,
+        "Press a method's name, or its curve, to see the whole experiment. Drag in the chart to zoom; a double click "
+        "ends it.": True,
         f"Rounds and upload: until the {methods[0].metric.title} reached {target or 0:g}; N+ means not within the N "
         "rounds that the run, or the shortest of its seeds, lasted.": target is not None,
         "Mean ± standard deviation over seeds, which is also the band around a curve. (2/3): two of three seeds "
@@ -101,6 +118,8 @@ def _notes(methods: Sequence[MethodRuns]) -> str:
         "Where seeds stopped at different rounds, a curve goes on with those that are left; a seed that diverged keeps "
         "its last score.": any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods),
         f"{longest and longest.name} goes on beyond the chart: a double click shows all of it.": longest is not None,
+        "Clients: the last score of each client on examples of its own, from the worst client on.": "clients"
+        in _axes(methods),
         "Seconds are as measured, beside whatever else the machine did.": True,
         "Refused: updates that were not finite, which leave no trace; where a whole round is refused, the run ends as "
         "diverged.": any(record.refused for run in runs for record in run.rounds),
@@ -113,43 +132,73 @@ def _notes(methods: Sequence[MethodRuns]) -> str:
 
 def _data(methods: Sequence[MethodRuns]) -> dict[str, Any]:
     if not methods:
-        return {"target": None, "metric": None, "curves": [], "longest": None}
-    metric, longest = methods[0].metric, much_longer(methods)
-    highest = metric.highest if math.isfinite(metric.highest) else None
+        return {"target": None, "metrics": {}, "curves": [], "longest": None}
+    metrics, longest = _metrics(methods), much_longer(methods)
     return {
         "target": methods[0].runs[0].target,
-        "metric": {"name": metric.name, "title": metric.title, "log_scale": metric.log_scale, "highest": highest},
-        "curves": [_curve(method) for method in methods],
+        "metrics": {metric.name: _described(metric, methods) for metric in metrics},
+        "curves": [_curve(method, metrics) for method in methods],
         "longest": None if longest is None else methods.index(longest),
     }
 
 
-def _curve(method: MethodRuns) -> dict[str, Any]:
+def _described(metric: Metric, methods: Sequence[MethodRuns]) -> dict[str, Any]:
+    """Return what the script knows of a metric; an error is how far a score is below the best there can be."""
+    scores = [score for method in methods for run in method.runs for score in metric.scores(run.rounds)]
+    is_share = not metric.lower_is_better and all(0 <= score <= 1 for score in scores)
+    return {
+        "title": metric.title,
+        "judge": metric == methods[0].metric,
+        "lower": metric.lower_is_better,
+        "log": metric.log_scale,
+        "digits": int(metric.digits[1]),
+        "style": metric.digits[2],
+        "lowest": metric.lowest if math.isfinite(metric.lowest) else None,
+        "highest": metric.highest if math.isfinite(metric.highest) else None,
+        "ceiling": 1 if is_share else None,
+    }
+
+
+def _curve(method: MethodRuns, metrics: Sequence[Metric]) -> dict[str, Any]:
     """Return what the page's script draws, in as many digits as can be seen."""
-    curve = method.curve
     experiment = {key: value for key, value in method.runs[0].experiment.items() if key != "seed"}
     seeds = ", ".join(f"{run.experiment.get('seed', '?')} ({run.path.name})" for run in method.runs)
+    curves = {metric: curve for metric in metrics if len((curve := method.curve_of(metric)).rounds)}
+    quantiles = {metric: found for metric in metrics if (found := method.quantiles_of(metric)) is not None}
     return {
         "name": method.name,
         "colour": method.style.colour,
         "dash": ",".join(f"{length}px" for length in method.style.dash) or "solid",
-        "x": {axis.key: _rounded(axis.values(method)) for axis in axes_of([method])},
-        "y": _seen(curve.mean, method.metric),
-        "spread": None if curve.spread is None else _seen(curve.spread, method.metric),
-        "seeds": [int(number) for number in curve.seeds],
+        "x": {"round": [*range(1, method.length + 1)]} | {key: _rounded(all) for key, all in method.totals.items()},
+        "y": {metric.name: _drawn(metric, curve, method.length) for metric, curve in curves.items()},
+        "clients": {
+            metric.name: {"y": _seen(mean, metric), "spread": _seen(spread, metric)}
+            for metric, (mean, spread) in quantiles.items()
+        },
         "of": len(method.runs),
         "runs": f"seed {seeds}" if len(method.runs) == 1 else f"seeds {seeds}",
         "experiment": tomli_w.dumps(experiment),
     }
 
 
+def _drawn(metric: Metric, curve: Curve, length: int) -> dict[str, Any]:
+    """Return a curve for the script: the rounds that have a score, unless all have one, and what stands behind it."""
+    every_round = len(curve.rounds) == length
+    return {
+        "rounds": None if every_round else [int(number) for number in curve.rounds],
+        "y": _seen(curve.mean, metric),
+        "spread": None if curve.spread is None else _seen(curve.spread, metric),
+        "seeds": None if curve.spread is None else [int(number) for number in curve.seeds],
+    }
+
+
 def _seen(scores: Array, metric: Metric) -> list[float]:
-    return [float(f"{score:{metric.digits_drawn}}") for score in scores]
+    return [float(f"{score:{metric.digits_drawn}}") for score in scores.tolist()]
 
 
 def _rounded(values: Array) -> list[float]:
     """Return numbers to five significant digits, whole ones without a point."""
-    rounded = [float(np.format_float_positional(v, precision=5, fractional=False)) for v in values]
+    rounded = [float(f"{value:.5g}") for value in values.tolist()]
     return [int(value) if value.is_integer() else value for value in rounded]
 
 
@@ -171,9 +220,10 @@ def _breakable(name: str) -> str:
     return escape(name).replace("_", "_<wbr>")
 
 
-def _heading(key: str, metric: Metric) -> str:
-    known = {key: f"{key} to target" for key in ("rounds", "upload", TIME)} | {"final": f"final {metric.name}"}
-    return known.get(key, key)
+def _heading(key: str, method: MethodRuns) -> str:
+    if key in ("rounds", "upload", TIME) and method.runs[0].target is not None:
+        return f"{key} to target"
+    return f"final {method.metric.name}" if key == "final" else key
 
 
 def _aligned(key: str) -> str:
@@ -215,7 +265,7 @@ def _write(sections: Sequence[Section], out: Path, *, title: str) -> Path:
 def _write_for_print(sections: Sequence[Section], out: Path, *, title: str, beside: ExitStack) -> None:
     words, tex = [f"# {title}\n"], []
     columns: dict[str, list[MethodRuns]] = {}
-    by_section = methods_in([section.runs for section in sections])
+    by_section = [by_arrival(methods) for methods in methods_in([section.runs for section in sections])]
     for number, (section, methods) in enumerate(zip(sections, by_section, strict=True), start=1):
         if not methods:
             continue

@@ -46,13 +46,14 @@ def paired_sentence(methods: Sequence[MethodRuns]) -> str:
     known = np.array([pair for pair in values if None not in pair], dtype=np.float64)
     if len(known) < 2:
         return ""
-    text = metric.text if unit.startswith("final") else "{:.1f}".format
+    in_scores = unit.startswith("final")
+    text, spread = (metric.text, metric.spread_text) if in_scores else ("{:.1f}".format, "{:.1f}".format)
     found, (mine, its) = paired_test(*known.T), known.mean(axis=0)
     verdict = "this difference may be noise" if found.p > LEVEL else "more than noise"
     p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.2g}"
     return (
         f"{first.name} against {second.name}, {len(known)} seeds: {unit} {text(mine)} and {text(its)}, difference "
-        f"{text(found.mean)} ± {text(found.spread)}, paired t-test {p}: {verdict}."
+        f"{spread(found.mean)} ± {spread(found.spread)}, paired t-test {p}: {verdict}."
     )
 
 

@@ -94,10 +94,22 @@ class RunData:
         """What the run is judged by, after each round; NaN where there is none."""
         return self.steps(self.metric.name)
 
+    @cached_property
+    def client_quantiles(self) -> dict[str, list[float | None]]:
+        """The last deciles over clients of each metric, none where clients have no test examples."""
+        last = next((record.client_quantiles for record in reversed(self.rounds) if record.client_quantiles), {})
+        return {name: deciles for name, deciles in last.items() if None not in deciles}
+
     @property
     def known_scores(self) -> list[float]:
         """The scores of the rounds that have one."""
         return self.metric.scores(self.rounds)
+
+    @cached_property
+    def score_names(self) -> list[str]:
+        """The names of all scores that some round has: what the run is judged by first."""
+        names = dict.fromkeys([self.metric.name, *SCORES, *(name for record in self.rounds for name in record.metrics)])
+        return [name for name in names if any(record.value(name) is not None for record in self.rounds)]
 
     def steps(self, key: str) -> npt.NDArray[np.float64]:
         """Return a quantity such as bytes_up, of each round; NaN where there is none."""
