@@ -11,7 +11,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment
 from fedadmm.data.examples import Examples
 from fedadmm.training import evaluation
-from fedadmm.training.evaluation import accuracy, batches, combined, score
+from fedadmm.training.evaluation import accuracy, batches, combined, metrics_for, score
+from fedadmm.training.flat import FlatModel
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.task import LearningTask
 from worlds import learning_task, made, network, some_data
@@ -98,8 +99,10 @@ def test_an_evaluation_is_the_mean_over_examples_however_they_are_batched(monkey
         monkeypatch.setattr(evaluation, "BATCH", size)
         parts = batches(Examples(inputs, targets))
         assert len(parts) == num_parts
-        scores = [score(module, part, loss=functional.cross_entropy, metrics={"accuracy": accuracy}) for part in parts]
-        assert combined(scores) == pytest.approx(expected, rel=1e-6)
+        for metric in (accuracy, lambda *pair: accuracy(*pair)):  # ours, and a user's
+            metrics = metrics_for(outputs, targets, loss=functional.cross_entropy, metrics={"accuracy": metric})
+            scores = score(FlatModel(module), parts, loss=functional.cross_entropy, metrics=metrics)
+            assert combined([scores]) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -107,7 +110,7 @@ def test_an_evaluation_leaves_the_mode_and_the_buffers_as_they_were(training: bo
     module = made(network).train(training)
     before = [buffer.clone() for buffer in module.buffers()]
     examples = Examples(torch.randn(6, 4), torch.arange(6) % 3)
-    score(module, examples, loss=functional.cross_entropy, metrics={})
+    score(FlatModel(module), [examples], loss=functional.cross_entropy, metrics={})
     assert module.training is training
     assert all(map(torch.equal, module.buffers(), before))
 

@@ -113,6 +113,7 @@ class DataSettings(Settings):
     partition: str = "shards"
     shards_per_client: Count = 2  # for shards
     alpha: float = 0.5  # for dirichlet
+    quantiles: Count | None = None  # of targets that are numbers, each of which is then dealt as a class
     normalisation: str | None = None
     validation: float | None = None  # share of the training examples that takes the place of the test examples
     # Share of each client's examples that it is scored on, and does not train on, such as 0.2. Records then have mean,

@@ -18,10 +18,10 @@ EngineName = Literal["workers", "serial", "stacked", "ray", "auto"]
 
 
 class Scores(NamedTuple):
-    """The loss and the metrics of some examples, as means."""
+    """The loss and the metrics of some examples: each as a sum, and what the sum is divided by."""
 
-    num_examples: int
-    means: dict[str, float]
+    sums: dict[str, float]
+    divisors: dict[str, float]
 
 
 class Task(Protocol):

@@ -8,7 +8,7 @@ import torch
 
 from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.seeds import stream
-from fedadmm.data.examples import Examples, as_examples
+from fedadmm.data.examples import IGNORED, Examples, as_examples
 from fedadmm.data.files import data_folder, parse_cifar_batch, parse_idx, present, read
 from fedadmm.data.sources import CIFAR10, FASHION_MNIST, MNIST, PUBLISHED, QMNIST, QMNIST_TEXT, Source
 from fedadmm.data.text import read_text
@@ -71,10 +71,13 @@ def make_dataset(train: Any, test: Any = None, *, groups: np.ndarray | None = No
     targets = [part.targets for part in (train, test) if part is not None]
     num_classes = 0
     if not any(values.is_floating_point() for values in targets):
-        lowest, highest = (min(int(values.min()) for values in targets), max(int(values.max()) for values in targets))
-        if lowest < 0:
-            raise InputError(f"a target is {lowest}; number the classes from 0")
-        num_classes = highest + 1
+        counting = torch.cat([values[values != IGNORED] for values in targets])
+        if len(counting) and int(counting.min()) < 0:
+            raise InputError(
+                f"a target is {int(counting.min())}; number the classes from 0, and give {IGNORED} to one that is to "
+                "be ignored"
+            )
+        num_classes = int(counting.max()) + 1 if len(counting) else 0
     if groups is not None and len(groups) != len(train.targets):
         raise InputError(f"{len(groups)} groups for {len(train.targets)} training examples; give one for each")
     return Dataset(train, test, num_classes, groups)

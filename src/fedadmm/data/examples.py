@@ -1,5 +1,6 @@
 """Labelled examples as two tensors, whatever they came as."""
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,9 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedadmm.core.errors import InputError
 
+Tree = Any  # a tensor, or tuples, lists and dicts of such
+
+IGNORED = -100  # the target that torch's cross entropy leaves out, if it is told no other
 _WHOLE = (torch.int16, torch.int32, torch.int64)
 
 
@@ -98,3 +102,36 @@ def _checked(examples: Examples) -> Examples:
             if len(broken):
                 raise InputError(f"{what} {int(broken[0, 0])} holds a NaN or an infinity; clean the data")
     return examples
+
+
+def mapped(function: Callable[..., Any], *trees: Tree) -> Tree:
+    """Return what a function makes of the tensors of a tree, in their places; of several trees, those side by side."""
+    first = trees[0]
+    if isinstance(first, Mapping):
+        return {key: mapped(function, *(tree[key] for tree in trees)) for key in first}
+    if isinstance(first, tuple | list):
+        parts = [mapped(function, *some) for some in zip(*trees, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return function(*trees)
+
+
+def leaves(tree: Tree) -> list[Any]:
+    """Return the tensors of a tree."""
+    found: list[Any] = []
+    mapped(found.append, tree)
+    return found
+
+
+def num_rows(tree: Tree) -> int:
+    """Return the number of examples in a batch."""
+    return len(leaves(tree)[0])
+
+
+def shapes(tree: Tree) -> Tree:
+    """Return the shapes of a tree's tensors, for an error."""
+    return mapped(lambda part: tuple(getattr(part, "shape", ())), tree)
+
+
+def joined_rows(batches: Sequence[Tree]) -> Tree:
+    """Return batches as one."""
+    return mapped(lambda *parts: torch.cat(parts) if isinstance(parts[0], Tensor) else parts[0], *batches)

@@ -17,7 +17,7 @@ from fedadmm.core.errors import InputError, calling, import_named, name_of
 from fedadmm.core.seeds import check_seed, stream
 from fedadmm.data import partition as partitions
 from fedadmm.data.datasets import Dataset
-from fedadmm.data.examples import Examples
+from fedadmm.data.examples import IGNORED, Examples
 from fedadmm.data.partition import Indices, Partitioner
 
 PARTITIONS = ("iid", "shards", "imbalanced", "dirichlet", "natural")
@@ -69,9 +69,9 @@ class PartitionedData:
         """Return how many targets of each class each client holds, [client, class]."""
         if self.num_classes == 0:
             raise InputError("targets are numbers, not classes, so there is nothing to count; use whole targets")
-        each = self.targets[0].numel()  # such as 64 next bytes of an example
-        owners = np.repeat(np.arange(self.num_clients), self.num_examples * each)
-        cells = owners * self.num_classes + self.targets.numpy().reshape(-1)
+        targets = self.targets.numpy().reshape(len(self.targets), -1)
+        owners = np.repeat(np.arange(self.num_clients), self.num_examples)[:, None]
+        cells = (owners * self.num_classes + targets)[targets != IGNORED]
         counts = np.bincount(cells, minlength=self.num_clients * self.num_classes)
         return counts.reshape(self.num_clients, self.num_classes)
 
@@ -84,12 +84,14 @@ def federate(
     seed: int,
     shards_per_client: int = 2,
     alpha: float = 0.5,
+    quantiles: int | None = None,
     client_test: float | None = None,
 ) -> PartitionedData:
     """Deal a dataset to clients.
 
     `partition` is one of PARTITIONS, or a user's function of (labels, num_clients, generator), itself or as
     "package.module:function". Where it settles the number of clients, as "natural" does, num_clients may be None.
+    Targets that are numbers are dealt as if each of so many `quantiles` were a class.
     `client_test` is the share of each client's examples that it is scored on, and does not train on.
     """
     if not isinstance(dataset, Dataset):
@@ -108,11 +110,8 @@ def federate(
     if partition == "natural":
         indices = partitions.natural(dataset.groups, num_clients=num_clients)
     elif partition in by_name:
-        if labels.ndim > 1 and partition != "iid":
-            raise InputError(
-                f'partition "{partition}" deals by one class an example, and targets have shape {labels.shape[1:]}; '
-                'use "iid", "natural" with groups, or a function of your own'
-            )
+        if partition != "iid":
+            labels = _classes(labels, partition=partition, quantiles=quantiles)
         if num_clients is None:
             raise InputError(f'partition "{partition}" does not settle the number of clients; give num_clients')
         indices = by_name[partition](labels, num_clients=num_clients, generator=generator)
@@ -144,6 +143,25 @@ def _split_each(indices: Indices, *, fraction: float, seed: int) -> tuple[Indice
         kept.append(own[~chosen])
         held.append(own[chosen])
     return kept, held
+
+
+def _classes(labels: np.ndarray, *, partition: Any, quantiles: int | None) -> np.ndarray:
+    """Return one class an example, by which a partition deals."""
+    if labels.ndim > 1 and labels[0].size == 1:
+        labels = labels.reshape(-1)
+    if labels.ndim > 1:
+        raise InputError(
+            f'partition "{partition}" deals by one class an example, and targets have shape {labels.shape[1:]}; '
+            'use "iid", "natural" with groups, or a function of your own'
+        )
+    if labels.dtype.kind != "f":
+        return labels
+    if quantiles is None:
+        raise InputError(
+            f'partition "{partition}" deals by class, and targets are numbers; give quantiles, such as 10, to deal by '
+            'their quantiles, or use "iid"'
+        )
+    return np.searchsorted(np.quantile(labels, np.arange(1, quantiles) / quantiles), labels, side="right")
 
 
 def _users_own(partition: str | Partitioner) -> Partitioner:

@@ -103,8 +103,7 @@ def _task(options: Options) -> LearningTask:
     first = data.client(0)
     num_classes = getattr(data, "num_classes", 0)
     module = initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=num_classes)
-    known = {} if first.targets.is_floating_point() else {"accuracy": accuracy}
-    local, device, metrics = options.local, options.device, known | dict(options.metrics or {})
+    local, device, metrics = options.local, options.device, {"accuracy": accuracy, **(options.metrics or {})}
     same: dict[str, Any] = {"loss": options.loss, "l2": options.l2, "personal": options.personal}
     return LearningTask(module, data, local=local, metrics=metrics, seed=seed, device=device, **same)
 
@@ -152,7 +151,8 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
     dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
     if settings.validation is not None:
         dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
-    dealing = settings.model_dump(include={"num_clients", "partition", "shards_per_client", "alpha", "client_test"})
+    keys = {"num_clients", "partition", "shards_per_client", "alpha", "quantiles", "client_test"}
+    dealing = settings.model_dump(include=keys)
     data = federate(dataset, seed=experiment.seed, **dealing)
     if settings.positive is not None:
         data = two_classes(data, positive=settings.positive)

@@ -1,6 +1,9 @@
-"""A model's loss and metrics over examples, and whether they fit: tried on two, before anything is written."""
+"""A model's loss and metrics over examples."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -8,19 +11,66 @@ from torch.func import vmap
 from torch.nn import functional
 
 from fedadmm.core.engine import Scores
-from fedadmm.core.errors import InputError, calling, failure
-from fedadmm.data.examples import Examples, is_whole
+from fedadmm.core.errors import calling
+from fedadmm.data.examples import IGNORED, Examples, Tree, joined_rows, mapped, num_rows, shapes
 from fedadmm.training.flat import FlatModel, channels_last
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of (outputs, targets): their mean loss
-Metric = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of (outputs, targets): a mean over the examples
+Loss = Callable[[Any, Any], torch.Tensor]  # of (outputs, targets): their mean loss
+Metric = Callable[[Any, Any], torch.Tensor]  # of (outputs, targets), those of all examples
 
 BATCH = 1000  # examples that are in memory at once
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the share of targets whose largest score is at their class: of all examples, or of all their places."""
-    return (outputs.argmax(dim=1) == targets).double().mean()
+    return _accuracy(outputs, targets, ignored=IGNORED)
+
+
+def _accuracy(outputs: torch.Tensor, targets: torch.Tensor, *, ignored: int) -> torch.Tensor:
+    return (outputs.argmax(dim=1) == targets)[targets != ignored].double().mean()
+
+
+def metrics_for(outputs: Any, targets: Any, *, loss: Loss, metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
+    """Return the metrics: our accuracy is left out where outputs are not scores, and ignores what the loss does."""
+    if metrics.get("accuracy") is not accuracy:
+        return metrics
+    if not are_scores(outputs, targets):
+        return {name: metric for name, metric in metrics.items() if metric is not accuracy}
+    return {**metrics, "accuracy": partial(_accuracy, ignored=_ignored(loss))}
+
+
+def are_scores(outputs: Any, targets: Any) -> bool:
+    """Return whether outputs are scores [example, class, ...] for targets that are classes, [example, ...]."""
+    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor) or targets.is_floating_point():
+        return False
+    return outputs.ndim > 1 and outputs.shape[1] > 1 and outputs.shape[:1] + outputs.shape[2:] == targets.shape
+
+
+def _ignored(loss: Loss) -> int:
+    options = loss.keywords if isinstance(loss, partial) else getattr(loss, "__dict__", {})
+    return options.get("ignore_index", options.get("ignored", IGNORED))
+
+
+def divisor(loss: Loss, targets: Any) -> float:
+    """Return what the mean loss of a batch was divided by: the number of its targets that count, or their weights."""
+    if not isinstance(targets, torch.Tensor) or targets.is_floating_point():
+        return num_rows(targets)
+    counting, weights = targets[targets != _ignored(loss)], _weights(loss)
+    return len(counting) if weights is None else float(weights[counting].sum())
+
+
+def is_plain_mean(loss: Loss, targets: torch.Tensor) -> bool:
+    """Return whether a loss counts all of these targets alike."""
+    return _weights(loss) is None and (targets.is_floating_point() or divisor(loss, targets) == targets.numel())
+
+
+def _weights(loss: Loss) -> torch.Tensor | None:
+    """Return the weights of classes, by whose sum the loss divides."""
+    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+        return loss.weight
+    if isinstance(loss, partial) and loss.func in (functional.cross_entropy, functional.nll_loss):
+        return loss.keywords.get("weight")
+    return None
 
 
 def least_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -43,162 +93,61 @@ def _mean_of_each(losses: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def score(module: nn.Module, examples: Examples, *, loss: Loss, metrics: Mapping[str, Metric]) -> Scores:
-    """Return the mean loss and each metric's mean over one batch, in evaluation mode."""
-    training, means = module.training, {}
-    module.eval()
-    with calling(f"the model, evaluated on {tuple(examples.inputs.shape)},"):
-        outputs = module(channels_last(examples.inputs))
-    module.train(training)
-    for name, function in {"loss": loss, **metrics}.items():
-        with calling(f"the {name}, given {tuple(outputs.shape)} and {tuple(examples.targets.shape)} in evaluation,"):
-            means[name] = float(function(outputs, examples.targets))
-    return Scores(len(examples.targets), means)
+def score(model: FlatModel, parts: Iterable[tuple[Any, Any]], *, loss: Loss, metrics: Mapping[str, Metric]) -> Scores:
+    """Return the loss and the metrics over some batches, in evaluation mode; a user's metric is given all at once."""
+    ours = {"loss": loss, **{name: metric for name, metric in metrics.items() if _is_ours(metric)}}
+    found, seen = [], []
+    training = model.module.training
+    model.module.eval()
+    for inputs, targets in parts:
+        with calling(f"the model, evaluated on {shapes(inputs)},"):
+            outputs = model(mapped(channels_last, inputs))
+        divisors = {name: divisor(function, targets) for name, function in ours.items()}
+        counting = {name: function for name, function in ours.items() if divisors[name]}
+        sums = {name: _number(name, function, outputs, targets) * divisors[name] for name, function in counting.items()}
+        found.append(Scores(sums, divisors))
+        if len(ours) <= len(metrics):
+            seen.append((outputs, targets))
+    model.module.train(training)
+    if seen:
+        outputs, targets = seen[0] if len(seen) == 1 else joined_rows(seen)
+        size, own = num_rows(targets), {name: metric for name, metric in metrics.items() if name not in ours}
+        sums = {name: _number(name, metric, outputs, targets) * size for name, metric in own.items()}
+        found.append(Scores(sums, dict.fromkeys(own, size)))
+    return added(found)
+
+
+def _number(name: str, function: Metric, outputs: Tree, targets: Tree) -> float:
+    with calling(f"the {name}, given {shapes(outputs)} and {shapes(targets)} in evaluation,"):
+        return float(function(outputs, targets))
+
+
+def can_be_divided(metrics: Mapping[str, Metric]) -> bool:
+    """Return whether all metrics are means over targets, so that they can be taken batch by batch."""
+    return all(_is_ours(metric) for metric in metrics.values())
+
+
+def _is_ours(metric: Metric) -> bool:
+    return isinstance(metric, partial) and metric.func is _accuracy
+
+
+def added(parts: Iterable[Scores]) -> Scores:
+    """Return the scores of all parts as one, added up in their order."""
+    total = Scores({}, {})
+    for part in parts:
+        for sums, own in zip(total, part, strict=True):
+            for name, value in own.items():
+                sums[name] = sums.get(name, 0.0) + value
+    return total
 
 
 def combined(parts: Iterable[Scores]) -> dict[str, float]:
-    """Return the means over all parts, added up in their order."""
-    total: dict[str, float] = {}
-    num_examples = 0
-    for part in parts:
-        num_examples += part.num_examples
-        for name, mean in part.means.items():
-            total[name] = total.get(name, 0.0) + mean * part.num_examples
-    return {name: value / num_examples for name, value in total.items()}
+    """Return the means over all parts; that of nothing is not a number."""
+    sums, divisors = added(parts)
+    return {name: sums[name] / divisor if divisor else math.nan for name, divisor in divisors.items()}
 
 
 def batches(examples: Examples) -> list[Examples]:
     """Return examples in parts of BATCH."""
     parts = zip(examples.inputs.split(BATCH), examples.targets.split(BATCH), strict=True)
     return [Examples(inputs, targets) for inputs, targets in parts]
-
-
-def check_model(
-    model: FlatModel,
-    examples: Examples,
-    *,
-    test: Examples | None,
-    loss: Loss,
-    metrics: Mapping[str, Metric],
-    num_classes: int = 0,
-) -> None:
-    """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs."""
-    for name, parameter in model.module.named_parameters():
-        if not torch.isfinite(parameter).all():
-            raise InputError(f"the model's {name} is not finite before the first round; correct how it is initialised")
-    inputs, targets = _two_of(examples, device=model.weights.device)
-    outputs = _tried(model, inputs, what="inputs")
-    shape = tuple(inputs.shape)
-    if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
-        got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise InputError(f"the model returns {got} for inputs of shape {shape}; return one row per example")
-    if loss in (functional.cross_entropy, functional.nll_loss) and outputs.ndim > 1 and outputs.shape[1] < num_classes:
-        raise InputError(
-            f"the model returns {outputs.shape[1]} scores for an example, and the data has {num_classes} classes; give "
-            f"its last layer {num_classes} outputs"
-        )
-    for name, function in {"loss": loss, **metrics}.items():
-        try:
-            number = torch.as_tensor(function(outputs, targets)).numel()
-        except Exception as error:
-            raise InputError(
-                f"the {name} does not take (outputs, targets) of shapes {tuple(outputs.shape)} and "
-                f"{tuple(targets.shape)}: {_first_line(error)}; correct it, or the model's last layer"
-            ) from error
-        if number != 1:
-            raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
-    if test is not None:
-        _tried(model, _two_of(test, device=model.weights.device).inputs, what="test inputs")
-
-
-def check_whole_inputs(model: FlatModel, examples: Examples) -> None:
-    """Try every example of whole inputs: in a stack, a number too large would find the next client's weights."""
-    if is_whole(examples.inputs):
-        for inputs, _ in batches(examples):
-            _tried(model, inputs.to(model.weights.device), what="inputs")
-
-
-def _two_of(examples: Examples, *, device: torch.device) -> Examples:
-    """Return the first two examples; of whole inputs those with the lowest and the highest number."""
-    rows = torch.arange(min(2, len(examples.targets)))
-    if is_whole(examples.inputs) and examples.inputs.numel():
-        width = examples.inputs[0].numel()
-        rows = torch.stack([examples.inputs.argmin(), examples.inputs.argmax()]).cpu() // width
-    return Examples(examples.inputs[rows].to(device), examples.targets[rows].to(device))
-
-
-def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> object:
-    try:
-        return _outputs(model, inputs)
-    except Exception as error:
-        shape, first = tuple(inputs.shape), _first_line(error)
-        whole, kind = is_whole(inputs), str(inputs.dtype).removeprefix("torch.")
-        other = inputs.to(model.weights.dtype) if whole else inputs.long()
-        if _takes(model, other) and whole:
-            sentence = (
-                f"the {what} are whole numbers ({kind}), and the model takes none: give them as floats, inputs.float()"
-            )
-        elif _takes(model, other):
-            sentence = f"the {what} are {kind}, and the model takes whole numbers: give them as such, inputs.long()"
-        elif whole and isinstance(error, IndexError):
-            sentence = f"the model does not take {what} {out_of_range(inputs, first)}"
-        else:
-            sentence = f"the model does not take {what} of shape {shape}: {first}"
-        raise InputError(sentence) from error
-
-
-def explained(error: Exception, inputs: torch.Tensor, *, num_examples: int) -> str | None:
-    """Return what is wrong with a batch on which a model fails, and the remedy; None if that is not known."""
-    if isinstance(error, IndexError) and is_whole(inputs):
-        return f"has a batch of inputs {out_of_range(inputs, str(error))}"
-    if "more than 1 value per channel" not in str(error):
-        return None
-    remedy = (
-        "give it at least 2 examples, or use a model without batch normalisation"
-        if num_examples == 1
-        else f"use a batch_size that leaves no remainder of 1 in {num_examples}"
-    )
-    return f"has a batch of one example, on which batch normalisation cannot train; {remedy}"
-
-
-def loss_failure(error: Exception, outputs: torch.Tensor, targets: torch.Tensor, *, owner: str) -> InputError:
-    """Return what is wrong with a loss that fails on a batch."""
-    shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} of {owner}"
-    if isinstance(error, IndexError) and not targets.is_floating_point():
-        return InputError(
-            f"the loss does not take {shapes}: {_first_line(error)}; the targets are from {int(targets.min())} to "
-            f"{int(targets.max())}: number them from 0, and give the model's last layer an output for each"
-        )
-    return failure(f"the loss, given {shapes},", error)
-
-
-def out_of_range(inputs: torch.Tensor, error: str) -> str:
-    """Return what is wrong with whole inputs that are no rows of an embedding, and the remedy."""
-    return (
-        f"from {int(inputs.min())} to {int(inputs.max())}: {error}; number them from 0, and give nn.Embedding a row "
-        "for each number"
-    )
-
-
-def _takes(model: FlatModel, inputs: torch.Tensor) -> bool:
-    try:
-        _outputs(model, inputs)
-    except Exception:
-        return False
-    return True
-
-
-def _outputs(model: FlatModel, inputs: torch.Tensor) -> object:
-    """Return what the model makes of inputs, in evaluation mode; its weights stay, even if a max_norm rules them."""
-    training, weights = model.module.training, model.weights.clone()
-    model.module.eval()
-    try:
-        with torch.inference_mode():
-            return model.module(inputs)
-    finally:
-        model.module.train(training)
-        model.load(weights)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

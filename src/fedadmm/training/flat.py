@@ -1,16 +1,19 @@
 """A module as one flat vector of trainable parameters, and its buffers beside it."""
 
 import copy
+import inspect
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.personal import Personal
 from fedadmm.core.round import Buffers
+from fedadmm.data.examples import Tree
 
 
 def independent_copy(module: nn.Module) -> nn.Module:
@@ -21,9 +24,9 @@ def independent_copy(module: nn.Module) -> nn.Module:
     return twin
 
 
-def channels_last(inputs: torch.Tensor) -> torch.Tensor:
+def channels_last(inputs: Any) -> Any:
     """Return images with their channels side by side in memory, on which convolutions and pools are faster."""
-    if inputs.dim() != 4:
+    if not isinstance(inputs, Tensor) or inputs.dim() != 4:
         return inputs
     inputs = inputs.contiguous(memory_format=torch.channels_last)
     _, channels, height, width = inputs.shape
@@ -86,6 +89,20 @@ class FlatModel:
         floats = {name: buffer for name, buffer in self._buffers.items() if buffer.is_floating_point()}
         shared = dict(zip(self.names, self.parameters, strict=True)) | floats
         return {name: tuple(tensor.shape) for name, tensor in shared.items()}
+
+    def __call__(self, inputs: Tree) -> Tree:
+        """Return what the module makes of inputs.
+
+        Those of a tuple or a dict are arguments of its forward, if it takes so many or these names, or else one.
+        """
+        if isinstance(inputs, Tensor):
+            return self.module(inputs)
+        spread = (inputs, {}) if isinstance(inputs, tuple | list) else ((), inputs)
+        try:
+            inspect.signature(self.module.forward).bind(*spread[0], **spread[1])
+        except TypeError:
+            return self.module(inputs)
+        return self.module(*spread[0], **spread[1])
 
     def split(self, vector: Vector) -> list[torch.Tensor]:
         """Return views of a flat vector in the shapes of the parameters."""

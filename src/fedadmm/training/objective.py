@@ -9,8 +9,9 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError, failure
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples
-from fedadmm.training.evaluation import Loss, explained, loss_failure, loss_of_each
+from fedadmm.training.evaluation import Loss, divisor, loss_of_each
 from fedadmm.training.flat import FlatModel, squared_norm
+from fedadmm.training.model_checks import explained, loss_failure
 
 CHUNK = 1000  # examples that are in memory at once
 DENSE_UP_TO = 200  # parameters whose Hessian is made in full
@@ -106,12 +107,13 @@ class Objective:
             self.model.load_buffers(self._buffers)
             module.eval()
         inputs, targets = (part.split(self._chunk) for part in self.examples)
+        total = divisor(self._loss, self.examples.targets) or 1
         weights = [None] * len(targets) if self._weights is None else self._weights.split(self._chunk)
         try:
             for some_inputs, some_targets, some_weights in zip(inputs, targets, weights, strict=True):
                 outputs = self._outputs(some_inputs)
                 if some_weights is None:
-                    yield self._mean_loss(outputs, some_targets), len(some_targets) / self.num_examples
+                    yield self._mean_loss(outputs, some_targets), divisor(self._loss, some_targets) / total
                 else:
                     yield (self._losses(outputs, some_targets) * some_weights).sum(), 1.0
         finally:
@@ -120,7 +122,7 @@ class Objective:
     def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         self.evaluations += len(inputs)
         try:
-            outputs: torch.Tensor = self.model.module(inputs)
+            outputs: torch.Tensor = self.model(inputs)
         except Exception as error:
             sentence = explained(error, inputs, num_examples=self.num_examples)
             if sentence is None:

@@ -20,6 +20,7 @@ from fedadmm.training import evaluation
 from fedadmm.training.evaluation import Loss, Metric, combined
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
 from fedadmm.training.local import LocalTraining
+from fedadmm.training.model_checks import check_model, check_whole_inputs
 from fedadmm.training.objective import Objective
 from fedadmm.training.optimum import Optimum, is_linear, mean_objective
 from fedadmm.training.problem import FullBatchProblem, SGDProblem
@@ -48,14 +49,17 @@ class LearningTask:
         self.model, self._patterns = FlatModel(module, device=device, personal=personal), personal
         self.personal = self.model.personal  # before round 1
         self.data, self.local, self.seed, self._device = data, local, seed, device
-        self.loss, self._metrics, self.l2 = loss, metrics, l2
+        self.loss, self.l2 = loss, l2
         self.held_out: FederatedData | None = getattr(data, "held_out", None)
-        # Where clients keep parts of the model, no model is whole but a client's own.
-        test = data.test if self.personal is None else None
-        self._test = [] if test is None else evaluation.batches(self._on_device(test))
         check_optimizer(local)
         fitting: dict[str, Any] = {"loss": loss, "metrics": metrics, "num_classes": getattr(data, "num_classes", 0)}
-        evaluation.check_model(self.model, joined(data, [0])[0], test=data.test, **fitting)
+        self._metrics = check_model(self.model, joined(data, [0])[0], test=data.test, **fitting)
+        # Where clients keep parts of the model, no model is whole but a client's own.
+        test = data.test if self.personal is None else None
+        parts = [] if test is None else evaluation.batches(self._on_device(test))
+        # A user's metric needs all test examples at once: F1 over two halves is no mean of theirs.
+        whole = parts and not evaluation.can_be_divided(self._metrics)
+        self._test = [parts] if whole else [[part] for part in parts]
 
     def problem(self, assignment: Assignment, *, buffers: Buffers) -> SGDProblem:
         """Return a client's problem in a round, on a network with these buffers."""
@@ -106,8 +110,11 @@ class LearningTask:
             raise InputError(
                 'a stack shares the whole model, and model.personal keeps parts of it; use engine="workers"'
             )
+        examples = joined(self.data, [0])[0]
+        if not evaluation.is_plain_mean(self.loss, examples.targets):
+            raise InputError('a stack runs losses that ignore or weigh no targets; use engine="workers"')
         check_stackable(self.model, self.loss, self._on_device(self.data.client(0)))
-        evaluation.check_whole_inputs(self.model, joined(self.data, [0])[0])
+        check_whole_inputs(self.model, examples)
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
@@ -159,17 +166,17 @@ class LearningTask:
         self.load_personal(personal)
         examples = self._on_device((self.held_out or self.data).client(client))
         parts = evaluation.batches(examples) if len(examples.targets) else []
-        return combined(self._score(theta, buffers, part) for part in parts)
+        return combined([self._score(theta, buffers, parts)])
 
     def load_personal(self, personal: Personal | None) -> None:
         """Copy the parts that a client keeps into the network, the initial ones if None."""
         if self.personal is not None:
             self.model.load_personal(personal or self.personal)
 
-    def _score(self, theta: Vector, buffers: Buffers, examples: Examples) -> Scores:
+    def _score(self, theta: Vector, buffers: Buffers, parts: Sequence[Examples]) -> Scores:
         self.model.load(theta)
         self.model.load_buffers(buffers)
-        return evaluation.score(self.model.module, examples, loss=self.loss, metrics=self._metrics)
+        return evaluation.score(self.model, parts, loss=self.loss, metrics=self._metrics)
 
     def _on_device(self, examples: Examples) -> Examples:
         return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))

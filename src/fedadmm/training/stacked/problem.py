@@ -16,7 +16,7 @@ from fedadmm.core.round import Assignment, Buffers, ClientStats
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
-from fedadmm.training.evaluation import check_whole_inputs
+from fedadmm.training.model_checks import check_whole_inputs
 from fedadmm.training.objective import CHUNK
 from fedadmm.training.stacked.gradients import clipped, columns, stacked_gradients
 from fedadmm.training.steps import Scalar, step_rule

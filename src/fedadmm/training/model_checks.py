@@ -1,0 +1,184 @@
+"""Whether a model, its loss and its metrics fit the data: tried on two examples, before anything is written."""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from fedadmm.core.errors import InputError, failure
+from fedadmm.data.examples import Examples, is_whole
+from fedadmm.training.evaluation import Loss, Metric, batches, metrics_for
+from fedadmm.training.flat import FlatModel
+
+
+def check_model(
+    model: FlatModel,
+    examples: Examples,
+    *,
+    test: Examples | None,
+    loss: Loss,
+    metrics: Mapping[str, Metric],
+    num_classes: int = 0,
+) -> Mapping[str, Metric]:
+    """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs.
+
+    Return the metrics, without our accuracy where it means nothing.
+    """
+    for name, parameter in model.module.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise InputError(f"the model's {name} is not finite before the first round; correct how it is initialised")
+    inputs, targets = _two_of(examples, device=model.weights.device)
+    outputs = _tried(model, inputs, what="inputs")
+    shape = tuple(inputs.shape)
+    if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
+        got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        raise InputError(f"the model returns {got} for inputs of shape {shape}; return one row per example")
+    is_scored = loss in (functional.cross_entropy, functional.nll_loss) and not targets.is_floating_point()
+    if is_scored and outputs.ndim > 1 and outputs.shape[1] < num_classes:
+        raise InputError(
+            f"the model returns {outputs.shape[1]} scores for an example, and the data has {num_classes} classes; give "
+            f"its last layer {num_classes} outputs"
+        )
+    metrics = metrics_for(outputs, targets, loss=loss, metrics=metrics)
+    for name, function in {"loss": loss, **metrics}.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's, of a broadcast
+                number = torch.as_tensor(function(outputs, targets)).numel()
+        except Exception as error:
+            raise InputError(
+                f"the {name} does not take (outputs, targets) of shapes {tuple(outputs.shape)} and "
+                f"{tuple(targets.shape)}: {_first_line(error)}; correct it, or the model's last layer"
+            ) from error
+        if number != 1:
+            raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
+        if _broadcasts(function, outputs, targets):
+            raise InputError(
+                f"the {name} compares each output with the targets of all examples: outputs have shape "
+                f"[example{_listed(outputs)}], targets [example{_listed(targets)}]; give both the same shape, with "
+                "targets[:, None], or nn.Flatten(0) as the model's last layer"
+            )
+    if test is not None:
+        _tried(model, _two_of(test, device=model.weights.device).inputs, what="test inputs")
+    return metrics
+
+
+def _broadcasts(function: Metric, outputs: Any, targets: Any) -> bool:
+    """Return whether a loss of outputs [n, 1] and targets [n], or the other way round, is no mean over examples."""
+    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
+        return False
+    shapes = [[length for length in part.shape[1:] if length != 1] for part in (outputs, targets)]
+    if outputs.ndim == targets.ndim or shapes[0] != shapes[1]:
+        return False
+    generator = torch.Generator().manual_seed(0)
+    pair = [torch.rand((3, *part.shape[1:]), generator=generator).to(outputs) for part in (outputs, targets)]
+    if not targets.is_floating_point():
+        pair[1] = (pair[1] > 0.5).to(targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            whole = float(function(*pair))
+            each = [float(function(*(part[row : row + 1] for part in pair))) for row in range(3)]
+        except Exception:
+            return False  # it takes other numbers than these
+    return not math.isclose(whole, sum(each) / 3, rel_tol=1e-3)
+
+
+def _listed(part: torch.Tensor) -> str:
+    return "".join(f", {length}" for length in part.shape[1:])
+
+
+def check_whole_inputs(model: FlatModel, examples: Examples) -> None:
+    """Try every example of whole inputs: in a stack, a number too large would find the next client's weights."""
+    if is_whole(examples.inputs):
+        for inputs, _ in batches(examples):
+            _tried(model, inputs.to(model.weights.device), what="inputs")
+
+
+def _two_of(examples: Examples, *, device: torch.device) -> Examples:
+    """Return the first two examples; of whole inputs those with the lowest and the highest number."""
+    rows = torch.arange(min(2, len(examples.targets)))
+    if is_whole(examples.inputs) and examples.inputs.numel():
+        width = examples.inputs[0].numel()
+        rows = torch.stack([examples.inputs.argmin(), examples.inputs.argmax()]).cpu() // width
+    return Examples(examples.inputs[rows].to(device), examples.targets[rows].to(device))
+
+
+def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> object:
+    try:
+        return _outputs(model, inputs)
+    except Exception as error:
+        shape, first = tuple(inputs.shape), _first_line(error)
+        whole, kind = is_whole(inputs), str(inputs.dtype).removeprefix("torch.")
+        other = inputs.to(model.weights.dtype) if whole else inputs.long()
+        if _takes(model, other) and whole:
+            sentence = (
+                f"the {what} are whole numbers ({kind}), and the model takes none: give them as floats, inputs.float()"
+            )
+        elif _takes(model, other):
+            sentence = f"the {what} are {kind}, and the model takes whole numbers: give them as such, inputs.long()"
+        elif whole and isinstance(error, IndexError):
+            sentence = f"the model does not take {what} {out_of_range(inputs, first)}"
+        else:
+            sentence = f"the model does not take {what} of shape {shape}: {first}"
+        raise InputError(sentence) from error
+
+
+def explained(error: Exception, inputs: torch.Tensor, *, num_examples: int) -> str | None:
+    """Return what is wrong with a batch on which a model fails, and the remedy; None if that is not known."""
+    if isinstance(error, IndexError) and is_whole(inputs):
+        return f"has a batch of inputs {out_of_range(inputs, str(error))}"
+    if "more than 1 value per channel" not in str(error):
+        return None
+    remedy = (
+        "give it at least 2 examples, or use a model without batch normalisation"
+        if num_examples == 1
+        else f"use a batch_size that leaves no remainder of 1 in {num_examples}"
+    )
+    return f"has a batch of one example, on which batch normalisation cannot train; {remedy}"
+
+
+def loss_failure(error: Exception, outputs: torch.Tensor, targets: torch.Tensor, *, owner: str) -> InputError:
+    """Return what is wrong with a loss that fails on a batch."""
+    shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} of {owner}"
+    if isinstance(error, IndexError) and not targets.is_floating_point():
+        return InputError(
+            f"the loss does not take {shapes}: {_first_line(error)}; the targets are from {int(targets.min())} to "
+            f"{int(targets.max())}: number them from 0, and give the model's last layer an output for each"
+        )
+    return failure(f"the loss, given {shapes},", error)
+
+
+def out_of_range(inputs: torch.Tensor, error: str) -> str:
+    """Return what is wrong with whole inputs that are no rows of an embedding, and the remedy."""
+    return (
+        f"from {int(inputs.min())} to {int(inputs.max())}: {error}; number them from 0, and give nn.Embedding a row "
+        "for each number"
+    )
+
+
+def _takes(model: FlatModel, inputs: torch.Tensor) -> bool:
+    try:
+        _outputs(model, inputs)
+    except Exception:
+        return False
+    return True
+
+
+def _outputs(model: FlatModel, inputs: torch.Tensor) -> object:
+    """Return what the model makes of inputs, in evaluation mode; its weights stay, even if a max_norm rules them."""
+    training, weights = model.module.training, model.weights.clone()
+    model.module.eval()
+    try:
+        with torch.inference_mode():
+            return model(inputs)
+    finally:
+        model.module.train(training)
+        model.load(weights)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

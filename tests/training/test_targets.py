@@ -1,0 +1,163 @@
+"""Targets of any shape: what is refused, and that each score is what its name says."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import fedadmm
+from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment
+from fedadmm.data import federate, make_dataset
+from fedadmm.runs.simulation import Simulation
+from fedadmm.training import evaluation, objective
+
+
+def simulation(model: nn.Module, train: Any, *, test: Any = None, **options: Any) -> Simulation:
+    """Return a run of one client with all training examples."""
+    data = federate(make_dataset(train, test), num_clients=1, partition="iid", seed=0)
+    local = fedadmm.LocalTraining(batch_size="full", learning_rate=0.1)
+    settings = {"participation": 1.0, "seed": 0, "local": local, "engine": "serial", **options}
+    return Simulation(fedadmm.FedAvg(), model=model, data=data, **settings)
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def squared_gaps(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return ((outputs - targets) ** 2).mean()
+
+
+@pytest.mark.parametrize("loss", [functional.mse_loss, functional.l1_loss, squared_gaps, evaluation.least_squares])
+@pytest.mark.parametrize(("model", "column"), [(nn.Linear(3, 1), False), (nn.Flatten(0), True)])
+def test_a_loss_that_would_broadcast_is_refused_with_both_shapes(loss, model, column):
+    inputs, targets = numbers(6, 3) if not column else numbers(6), numbers(6)
+    model = nn.Sequential(model) if not column else nn.Sequential(nn.Unflatten(0, (-1, 1)), nn.Linear(1, 1), model)
+    shapes = (r"\[example, 1\], targets \[example\]", r"\[example\], targets \[example, 1\]")[column]
+    with pytest.raises(InputError, match=rf"outputs have shape {shapes}; give both the same shape"):
+        simulation(model, (inputs, targets[:, None] if column else targets), loss=loss)
+
+
+def test_a_loss_that_takes_a_column_and_a_row_is_not_refused():
+    def squeezed(outputs, targets):
+        return functional.mse_loss(outputs.squeeze(1), targets)
+
+    pair = numbers(6, 3), numbers(6)
+    for train, loss in ((pair, squeezed), ((pair[0], pair[1][:, None]), functional.mse_loss)):
+        run = simulation(nn.Linear(3, 1), train, loss=loss)
+        before = run.evaluate_clients("loss").mean
+        for _ in range(5):
+            run.advance()
+        assert run.evaluate_clients("loss").mean < before / 1.5
+
+
+@pytest.mark.parametrize(
+    ("targets", "model", "loss", "has_accuracy"),
+    [
+        (torch.arange(6) % 2, nn.Linear(3, 2), functional.cross_entropy, True),
+        (torch.arange(24).view(6, 4) % 2, nn.Sequential(nn.Linear(3, 8), nn.Unflatten(1, (2, 4))), None, True),
+        (torch.arange(24).view(6, 4) % 2 * 1.0, nn.Linear(3, 4), functional.binary_cross_entropy_with_logits, False),
+        (numbers(6, 4).softmax(dim=1), nn.Linear(3, 4), functional.cross_entropy, False),
+        (torch.arange(6)[:, None], nn.Linear(3, 1), functional.poisson_nll_loss, False),
+        (torch.arange(24).view(6, 4), nn.Linear(3, 4), functional.poisson_nll_loss, False),
+    ],
+)
+def test_the_accuracy_is_there_where_outputs_are_scores_of_classes_and_nowhere_else(targets, model, loss, has_accuracy):
+    run = simulation(model, (numbers(6, 3), targets), loss=loss or functional.cross_entropy)
+    assert run.task.scored == (("loss", "accuracy") if has_accuracy else ("loss",))
+    assert run.advance().refused == ()
+
+
+def test_scores_and_gradients_are_means_over_the_targets_that_count_however_they_are_divided(monkeypatch):
+    # 10 examples of 3 places; the last two examples have all but one of their places left out.
+    targets = torch.arange(30).view(10, 3) % 4
+    targets[8:, 1:] = -1
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    module, inputs = nn.Sequential(nn.Linear(5, 12), nn.Unflatten(1, (4, 3))), numbers(10, 5)
+    data = make_dataset((inputs, targets.where(targets >= 0, -100)), (inputs, targets.where(targets >= 0, -100)))
+    for loss in (
+        functional.cross_entropy,
+        nn.CrossEntropyLoss(weight=weights),
+        partial(functional.cross_entropy, weight=weights),
+    ):
+        monkeypatch.setattr(evaluation, "BATCH", 1000)
+        expected = loss(module(inputs), data.test.targets)
+        expected_gradient = torch.cat([g.flatten() for g in torch.autograd.grad(expected, list(module.parameters()))])
+        right = (module(inputs).argmax(dim=1) == data.test.targets)[data.test.targets >= 0].double().mean()
+        monkeypatch.setattr(evaluation, "BATCH", 4)
+        monkeypatch.setattr(objective, "CHUNK", 4)
+        run = simulation(module, data.train, test=data.test, loss=loss)
+        assert run.task.num_parts == 3
+        found = run.evaluate()
+        assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
+        assert found["accuracy"] == pytest.approx(float(right), rel=1e-9)
+        problem = run.task.problem(Assignment(client=0, round=1, epochs=1), buffers=run.task.buffers())
+        assert torch.allclose(problem.gradient(run.theta), expected_gradient, atol=1e-6)
+
+
+def test_a_stack_refuses_targets_that_count_for_nothing_and_auto_takes_workers():
+    targets = torch.arange(10) % 3
+    targets[9] = -100
+    train = numbers(10, 3), targets
+    with pytest.raises(InputError, match="a stack runs losses that ignore or weigh no targets"):
+        simulation(nn.Linear(3, 3), train, engine="stacked")
+    with pytest.raises(InputError, match="a stack runs losses that ignore or weigh no targets"):
+        simulation(nn.Linear(3, 3), (train[0][:9], targets[:9]), engine="stacked",
+                   loss=nn.CrossEntropyLoss(weight=torch.ones(3)))  # fmt: skip
+    assert simulation(nn.Linear(3, 3), train, engine="auto").engine.name == "workers"
+
+
+def test_many_targets_an_example_are_stacked_as_they_are_on_one_client():
+    targets = torch.arange(24).view(6, 4) % 2
+    for values, loss in ((targets, functional.cross_entropy), (targets * 1.0, functional.mse_loss)):
+        model = nn.Sequential(
+            nn.Linear(3, 8), nn.Unflatten(1, (2, 4)) if loss is not functional.mse_loss else nn.Linear(8, 4)
+        )
+        found = []
+        for engine in ("serial", "stacked"):
+            run = simulation(model, (numbers(6, 3), values), loss=loss, engine=engine)
+            run.advance()
+            found.append(run.theta)
+        assert torch.allclose(*found, atol=1e-6)
+
+
+def test_another_index_to_ignore_is_ignored_by_the_accuracy_too():
+    inputs, targets = numbers(9, 3), torch.arange(9) % 3
+    run = simulation(
+        nn.Linear(3, 3), (inputs, targets), test=(inputs, targets), loss=nn.CrossEntropyLoss(ignore_index=0)
+    )
+    right = run.model()(inputs).argmax(dim=1) == targets
+    assert run.evaluate()["accuracy"] == pytest.approx(float(right[targets != 0].double().mean()))
+
+
+def test_a_users_metric_is_given_all_test_examples_at_once(monkeypatch):
+    def f1(outputs, targets):
+        guesses, real = outputs.argmax(dim=1) == 1, targets == 1
+        return 2 * (guesses & real).sum() / (guesses.sum() + real.sum())
+
+    monkeypatch.setattr(evaluation, "BATCH", 4)
+    inputs, targets = numbers(11, 3), torch.arange(11) % 2
+    for engine in ("serial", "workers"):
+        run = simulation(nn.Linear(3, 2), (inputs, targets), test=(inputs, targets), metrics={"f1": f1}, engine=engine)
+        assert run.evaluate()["f1"] == pytest.approx(float(f1(run.model()(inputs), targets)))
+        run.close()
+
+
+@pytest.mark.parametrize("partition", ["dirichlet", "shards", "imbalanced"])
+def test_numbers_are_dealt_by_quantiles_if_that_is_asked_for(partition):
+    targets = np.random.default_rng(0).permutation(200) / 200
+    dataset = make_dataset((np.zeros((200, 1)), targets))
+    with pytest.raises(InputError, match=f'"{partition}" deals by class, and targets are numbers; give quantiles'):
+        federate(dataset, num_clients=4, partition=partition, seed=0)
+    dealt = federate(dataset, num_clients=4, partition=partition, quantiles=4, alpha=1e-3, seed=0)
+    # Of four classes, each a quarter of the numbers, a client has a few: its mean is far from 1/2.
+    means = [float(dealt.client(client).targets.mean()) for client in range(4)]
+    assert np.std(means) > 0.1
+    same = federate(make_dataset((np.zeros((200, 1)), (targets * 4).astype(int))), num_clients=4, partition=partition,
+                    alpha=1e-3, seed=0)  # fmt: skip
+    assert torch.equal(same.targets, (dealt.targets * 4).long())
