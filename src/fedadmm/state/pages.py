@@ -33,6 +33,7 @@ class Entry(NamedTuple):
     """A key and its value, as spans of the file."""
 
     key: bytes
+    key_start: int
     value_start: int
     value_size: int
 
@@ -144,7 +145,7 @@ class _Reader:
                 if node_flags & _BIG:
                     value_start = self._overflow(value_start, value_size, found)
                 key = self._content[key_start : key_start + key_size]
-                entries.append(Entry(key, value_start, value_size))
+                entries.append(Entry(key, key_start, value_start, value_size))
                 found[3] += 1
             spans.append((offset, offset + length + length % 2))
         spans.sort()
