@@ -13,19 +13,23 @@ from torch.nn import functional
 
 import fedadmm
 from fedadmm import Experiment, FedADMM, FedAvg, FedProx, FedSGD, InputError, LocalTraining, Scaffold, Simulation
+from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli.export import export_command
 from fedadmm.core.algorithm import NoState
+from fedadmm.core.optional import StepsOfSGDOnly, trait
 from fedadmm.core.personal import Personal, joined, parted
 from fedadmm.core.seeds import stream
 from fedadmm.runs.check import findings
 from fedadmm.runs.runner import run
 from fedadmm.state.disk import DiskStore
+from methods import ON_NETWORKS, mostly_slow
 from play import identical
+from ray_here import use_ray_here
 from small_runs import outcome
 from worlds import made
 
 NUM_CLIENTS, BATCH, RATE, ROUNDS = 4, 5, 0.2, 3
-HEAD, BN = ["head.*"], ["body.1.*"]
+HEAD, BN, ENGINES = ["head.*"], ["body.1.*"], ("serial", "workers")
 
 
 class Network(nn.Module):
@@ -139,12 +143,37 @@ def test_loss_and_accuracy_are_means_over_clients_each_with_its_own_parts() -> N
     assert record.value("loss_client_std") == pytest.approx(np.std(losses))
 
 
+def _perceptron() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize("name", mostly_slow(name for name in ALGORITHMS if name in ON_NETWORKS and name != "fedsgd"))
+def test_every_method_keeps_a_head_that_it_does_not_send(name: str) -> None:
+    method = ON_NETWORKS[name]
+    options: dict[str, Any] = {"model": made(_perceptron), "personal": ["2.*"], "participation": 1.0, "workers": 2}
+    if trait(method, StepsOfSGDOnly) is None:
+        options["local"] = {"optimizer": "adam", "learning_rate": 0.01, "personal_epochs": 1}
+    serial, workers = (outcome(_simulation(method, engine=engine, **options), rounds=3) for engine in ENGINES)
+    assert identical(serial, workers)
+    assert serial[0][1].theta.numel() == 4 * 6 + 6
+    heads = [state.personal for state in serial[1].values()]
+    assert {len(head) for head in heads} == {6 * 3 + 3}
+    assert not heads[0].equal(heads[1])
+
+
+def test_ray_keeps_the_same_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_ray_here(monkeypatch, num_cpus=2)
+    serial, ray = (outcome(_simulation(FedADMM(), engine=engine, workers=2), rounds=2) for engine in ("serial", "ray"))
+    for client, state in serial[1].items():
+        torch.testing.assert_close(ray[1][client].personal, state.personal)
+
+
 @pytest.mark.parametrize("folder", [False, True])
 def test_workers_keep_the_same_parts_to_the_bit(folder: bool, tmp_path: Path) -> None:
-    places = [tmp_path / name if folder else None for name in ("serial", "workers")]
+    places = [tmp_path / name if folder else None for name in ENGINES]
     serial, workers = (
         outcome(_simulation(FedADMM(), engine=engine, workers=2, folder=place, participation=0.75), rounds=2)
-        for engine, place in zip(("serial", "workers"), places, strict=True)
+        for engine, place in zip(ENGINES, places, strict=True)
     )
     assert identical(serial, workers)
 
