@@ -27,11 +27,15 @@ from fedadmm.algorithms import FedYogi as FedYogi
 from fedadmm.algorithms import LocalGHBM as LocalGHBM
 from fedadmm.algorithms import RandomisedServer as RandomisedServer
 from fedadmm.algorithms import Scaffold as Scaffold
+from fedadmm.api.comparison import Comparison as Comparison
+from fedadmm.api.comparison import compare as compare
 from fedadmm.api.result import Result as Result
 from fedadmm.api.running import load_experiment as load_experiment
 from fedadmm.api.running import open_run as open_run
 from fedadmm.api.running import run as run
 from fedadmm.api.simulate import simulate as simulate
+from fedadmm.api.tune import Tuning as Tuning
+from fedadmm.api.tune import tune as tune
 from fedadmm.config.experiment import Experiment as Experiment
 from fedadmm.core.algorithm import Algorithm as Algorithm
 from fedadmm.core.algorithm import LocalProblem as LocalProblem

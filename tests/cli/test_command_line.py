@@ -49,7 +49,7 @@ def test_a_comparison_prints_a_table_and_draws_a_figure(tmp_path):
     assert "Report: c/report.html" in done.stdout
     listed = fedadmm("list", "--out", "c", cwd=tmp_path)
     assert "digits-feddyn" in listed.stdout
-    (folder,) = (tmp_path / "c").glob("digits-fedavg-*")
+    (folder,) = (tmp_path / "c").glob("digits-fedavg-*/")
     shown = fedadmm("show", folder, cwd=tmp_path)
     assert 'name = "fedavg"' in shown.stdout
     assert "3/3" in listed.stdout

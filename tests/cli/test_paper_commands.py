@@ -13,8 +13,9 @@ from fedadmm.cli.tune import _of_paper as tuned_in_paper
 from fedadmm.config.plans import preset_descriptions
 from fedadmm.core.errors import InputError
 from fedadmm.data.sources import MNIST
+from fedadmm.runs.tuning import write_tuned
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.study import as_released, write_tuned
+from fedadmm.studies.paper.study import as_released
 
 
 @pytest.mark.slow

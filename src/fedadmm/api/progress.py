@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 NOTEBOOK_SECONDS = 0.2  # between two updates of a notebook's bar, each of which is a message
 
 
+def bars(goal: Goal, label: str, *, progress: bool, tell_refused: bool = True) -> list[Listener]:
+    """Return a bar where one is asked for and somebody looks: a log has no use for it."""
+    bar = Bar(goal, label, tell_refused=tell_refused)
+    return [bar] if progress and bar.is_seen else []
+
+
 class Bar(Listener):
     """A progress bar with score, target and time left."""
 
@@ -40,7 +46,7 @@ class Bar(Listener):
 
     @property
     def is_seen(self) -> bool:
-        """Whether somebody looks: a log has no use for a bar."""
+        """Whether it is in a terminal or a notebook."""
         return self._console.is_terminal or self._console.is_jupyter
 
     def started(self, history: Sequence[Record]) -> None:

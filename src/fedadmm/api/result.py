@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedadmm.api.progress import Bar
+from fedadmm.api.progress import bars
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.engine import state_types
@@ -123,9 +123,8 @@ class Result:
         if self.status == "diverged":
             raise InputError(f"the run diverged in round {len(self.history)}; begin anew with a lower learning rate")
         experiment = self.experiment.replace(rounds=len(self.history) + rounds, stop_at_target=False)
-        return played(
-            experiment, self.federation, store=self.store, folder=self.folder, callbacks=callbacks, progress=progress
-        )
+        heard = [*listeners_of(callbacks), *bars(Goal.of(experiment), experiment.method, progress=progress)]
+        return played(experiment, self.federation, store=self.store, folder=self.folder, listeners=heard)
 
     @contextmanager
     def opened(self) -> Iterator[Simulation]:
@@ -200,15 +199,10 @@ def played(
     store: MemoryStore | None = None,
     folder: Path | None = None,
     goal: Goal | None = None,
-    callbacks: Callbacks = (),
-    progress: bool = True,
-    values: str = "",
+    listeners: Sequence[Listener] = (),
 ) -> Result:
     """Play an experiment in a run folder, or from where a store in memory has ended, which stays as it is."""
     goal = goal or Goal.of(experiment)
-    listeners = listeners_of(callbacks)
-    bar = Bar(goal, f"{experiment.method} {values}".strip())
-    listeners += [bar] if progress and bar.is_seen else []
     if folder is not None:
         ended = run_in(RunFolder(folder), experiment, federation(), listeners=listeners)
         kept = ended.store if isinstance(ended.store, MemoryStore) else None
@@ -229,26 +223,29 @@ def figure_of(runs: Sequence[RunData], *, metric: str | None = None, title: str 
     """Return the curves of some runs, by a metric of theirs or by another."""
     # Imported here because matplotlib takes a second.
     from fedadmm.report.figures import accuracy_figure
-    from fedadmm.report.methods import BYTES, ROUNDS, SIMULATED, axes_of, methods_of
+    from fedadmm.report.methods import BYTES, ROUNDS, SIMULATED, axes_of, by_arrival, methods_of
 
     if metric is not None:
         changed = {"metric": metric, "target": None}
         runs = [replace(run, experiment={**run.experiment, **changed}) for run in runs]
-    methods = methods_of(runs)
+    methods = by_arrival(methods_of(runs))
     axes = (ROUNDS, SIMULATED if SIMULATED in axes_of(methods) else BYTES)
     return accuracy_figure(methods, title=title, axes=axes, width=width)
 
 
 def html_of(runs: Sequence[RunData]) -> str:
     """Return the curves and the table of some runs, in HTML that needs no file beside it."""
-    rows = comparison_rows(runs)
-    head = "".join(f"<th>{escape(key)}</th>" for key in rows[0])
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row.values())}</tr>" for row in rows)
     picture = io.BytesIO()
     figure_of(runs).savefig(picture, format="png", dpi=110)
     image = base64.b64encode(picture.getvalue()).decode()
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<img alt="curves" src="data:image/png;base64,{image}">{table}'
+    return f'<img alt="curves" src="data:image/png;base64,{image}">{html_table(comparison_rows(runs))}'
+
+
+def html_table(rows: Sequence[dict[str, str]]) -> str:
+    """Return rows of the same columns in HTML."""
+    head = "".join(f"<th>{escape(key)}</th>" for key in rows[0])
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row.values())}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def listeners_of(callbacks: Any) -> list[Listener]:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedadmm.api.progress import bars
 from fedadmm.api.result import Callbacks, Result, listeners_of, played
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
@@ -24,14 +25,17 @@ class Session:
     log_to: str = ""
     callbacks: Callbacks = ()
     progress: bool = True
+    tell_refused: bool = True  # name each client whose update is refused
 
-    def run(self, experiment: Experiment, *, callbacks: Callbacks = (), values: str = "") -> Result:
+    def run(self, experiment: Experiment, *, values: str = "") -> Result:
         """Run an experiment; `values` tell it from others of its label."""
         folder = self.out / experiment.folder_name
         sinks = [sink(experiment, folder) for sink in sinks_from(self.log_to)]
         federation = partial(federation_of, experiment, data_dir=self.data_dir)
-        heard = [*sinks, *listeners_of(self.callbacks), *callbacks]
-        return played(experiment, federation, folder=folder, callbacks=heard, progress=self.progress, values=values)
+        goal, label = Goal.of(experiment), f"{experiment.method} {values}".strip()
+        seen = bars(goal, label, progress=self.progress, tell_refused=self.tell_refused)
+        heard = [*sinks, *listeners_of(self.callbacks), *seen]
+        return played(experiment, federation, folder=folder, listeners=heard)
 
 
 @checked_call

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
-from fedadmm.api.result import Callbacks, Result, check_rounds, played
+from fedadmm.api.progress import bars
+from fedadmm.api.result import Callbacks, Result, check_rounds, listeners_of, played
 from fedadmm.config.compatibility import Options, options_from
 from fedadmm.config.experiment import CertificateSettings, Experiment, Weighting
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
@@ -69,7 +71,7 @@ def simulate(
     personal: patterns of the names of parameters and buffers that each client keeps for itself, such as ["head.*"].
     metrics: functions of (outputs, targets) by their names, beside the accuracy. metric: what the run is judged
         by, the test accuracy, or the loss where there is none; direction: "higher" or "lower", of a metric of yours.
-    target: a score of the metric; result.arrival is the round that reached it, and `stop_at_target` ends the run there.
+    target: a score of the metric, see result.rounds_to_target; `stop_at_target` ends the run there.
     devices: facts about the clients, one value each, for a participation of your own.
     certificate, clock, faults: tables as in an experiment's file, such as certificate={"every": 10}.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
@@ -83,9 +85,10 @@ def simulate(
     federation = Assembled(assemble(algorithm, options))
     judge = federation.whole.judge
     goal = Goal(rounds, judge, target, stop_at_target)
-    experiment = described(federation.whole, goal, name=name, with_digest=out is not None)
+    experiment = described(federation.whole, goal, name=name, whole=out is not None)
     folder = None if out is None else Path(out) / experiment.folder_name
-    return played(experiment, federation, folder=folder, goal=goal, callbacks=callbacks, progress=progress)
+    heard = [*listeners_of(callbacks), *bars(goal, experiment.method, progress=progress)]
+    return played(experiment, federation, folder=folder, goal=goal, listeners=heard)
 
 
 @dataclass(frozen=True)
@@ -117,10 +120,10 @@ class Assembled:
         return partial, (assemble, whole.algorithm, options)
 
 
-def described(federation: Federation, goal: Goal, *, name: str, with_digest: bool) -> Experiment:
+def described(federation: Federation, goal: Goal, *, name: str, whole: bool) -> Experiment:
     """Return what an experiment's file can say of a federation that was made of Python objects.
 
-    with_digest: put a digest over what it cannot say into the data's name, so that another run has another folder.
+    What it cannot say is in a digest in the data's name: another run has another folder. whole: read all examples.
     """
     options = federation.options
     shared = {key: getattr(options, key) for key in Experiment.model_fields if hasattr(options, key)}
@@ -129,8 +132,8 @@ def described(federation: Federation, goal: Goal, *, name: str, with_digest: boo
         rule = tuple(map(float, rule)) if isinstance(rule, Sequence | np.ndarray) else _name(rule)
     of_model: dict[str, Any] = {"name": _name(options.model), "loss": _name(options.loss)}
     of_model |= {"l2": options.l2 or None, "personal": options.personal}
-    digest = f":{_digest(federation)}" if with_digest else ""
-    of_data = {"name": f"python{digest}", "partition": "given", "num_clients": options.data.num_clients}
+    digest, num_clients = _digest(federation, whole=whole), options.data.num_clients
+    of_data: dict[str, Any] = {"name": f"python:{digest}", "partition": "given", "num_clients": num_clients}
     if federation.task.held_out is not None:
         held, kept = (int(part.num_examples.sum()) for part in (federation.task.held_out, options.data))
         of_data["client_test"] = round(held / (held + kept), 3)
@@ -151,16 +154,15 @@ def _name(value: Any) -> str:
     return named.__name__ if named.__module__ == functional.__name__ else f"{named.__module__}:{named.__qualname__}"
 
 
-def _digest(federation: Federation) -> str:
-    """Return a digest over data, initial weights and functions."""
+def _digest(federation: Federation, *, whole: bool) -> str:
+    """Return a digest over data, or some of it, initial weights and functions."""
     options, found = federation.options, hashlib.blake2b(digest_size=5)
-    for vector in (federation.initial, *(federation.task.personal or ())):
-        found.update(vector.numpy(force=True).tobytes())
     for part in (_code(module.forward) for module in federation.task.model.module.modules()):
         found.update(part)
-    for examples in _examples(options.data):
-        for tensor in examples:
-            found.update(tensor.numpy(force=True).tobytes())
+    tensors = (federation.initial, federation.task.personal, _examples(options.data, whole=whole))
+    for tensor in tree_leaves(tensors):  # of tuples and dicts of tensors, too
+        if isinstance(tensor, torch.Tensor):
+            found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     found.update(np.asarray(options.data.num_examples).tobytes())
     own = {"participation": options.participation, "loss": options.loss, **(options.metrics or {})}
     for key, value in own.items():
@@ -170,12 +172,15 @@ def _digest(federation: Federation) -> str:
     return found.hexdigest()
 
 
-def _examples(data: FederatedData) -> list[Examples]:
-    """Return all examples where they are in memory, else those of three clients, and the test examples."""
-    some = sorted({0, data.num_clients // 2, data.num_clients - 1})
-    train = [Examples(data.inputs, data.targets)] if isinstance(data, PartitionedData) else map(data.client, some)
-    held_out = getattr(data, "held_out", None)
-    return [*train, *([] if data.test is None else [data.test]), *([] if held_out is None else _examples(held_out))]
+def _examples(data: FederatedData, *, whole: bool) -> list[Examples]:
+    """Return all examples if they are wanted and in memory, else those of three clients, and the test examples."""
+    if whole and isinstance(data, PartitionedData):
+        found = [Examples(data.inputs, data.targets)]
+    else:
+        found = [data.client(client) for client in sorted({0, data.num_clients // 2, data.num_clients - 1})]
+    held_out: FederatedData | None = getattr(data, "held_out", None)
+    found += [] if data.test is None else [data.test]
+    return found + ([] if held_out is None else _examples(held_out, whole=whole))
 
 
 def _code(function: Callable[..., Any]) -> bytes:

@@ -21,7 +21,7 @@ COMMANDS = {
     "report": "Make a report of runs: a page to look at, figures for print, tables in Markdown and LaTeX.",
     "check": "Verify a run folder, every checksum of it, and print what it holds; exit code 2 if it is damaged.",
     "export": "Write the model, a client's state or a client's personal model to a safetensors file.",
-    "tune": "Find each method's best learning rate on held-out training examples, never on the test examples.",
+    "tune": "Find each method's best values, of its learning rate or of any key, on held-out training examples.",
     "data": "Get datasets, see which are there, and look at how a partition deals them to clients.",
     "federation": "A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.",
     "reproduce": "Run what is missing of a table or figure of the paper, the cheapest run first.",

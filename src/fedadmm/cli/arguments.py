@@ -1,16 +1,15 @@
 """What the arguments of a command mean: experiments, rows and columns of the paper, a budget of time."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
 from fedadmm.core.errors import InputError
-from fedadmm.core.optional import NeedsEveryClient, trait
 from fedadmm.runs.listeners import TimeBudget
 
 
@@ -18,17 +17,34 @@ def experiments_of(
     plan: str, algorithms: str | None, *, changes: list[str] | None, rounds: int | None, seed: int | None
 ) -> list[Experiment]:
     """Return the experiments of a plan's variants, or of the algorithms that were named."""
-    known = plan_named(plan).variants or [n for n, kind in ALGORITHMS.items() if not trait(kind(), NeedsEveryClient)]
-    names = known if algorithms is None else names_in(algorithms)
-    return [experiment_of(plan, variant=n, changes=changes, rounds=rounds, seed=seed) for n in names]
+    names = None if algorithms is None else names_in(algorithms)
+    return plan_named(plan).experiments(names, changes=_changes(changes, rounds=rounds, seed=seed))
 
 
 def experiment_of(
     plan: str, *, variant: str | None, changes: list[str] | None, rounds: int | None, seed: int | None
 ) -> Experiment:
     """Return the experiment of a plan, or of a variant of it, with the changes of the command line."""
-    options = [f"{key}={value}" for key, value in (("rounds", rounds), ("seed", seed)) if value is not None]
-    return plan_named(plan).experiment(variant, changes=parse_changes([*(changes or []), *options]))
+    return plan_named(plan).experiment(variant, changes=_changes(changes, rounds=rounds, seed=seed))
+
+
+def _changes(changes: list[str] | None, **options: int | None) -> dict[str, Any]:
+    given = [f"{key}={value}" for key, value in options.items() if value is not None]
+    return parse_changes([*(changes or []), *given])
+
+
+def search_of(assignments: Sequence[str]) -> dict[str, list[Any]] | None:
+    """Return the values to try by their keys, of "algorithm.rho=0.01,0.1,1", None if there are none."""
+    found = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key or not text.strip():
+            raise InputError(f"cannot search {assignment!r}; write key=values, such as algorithm.rho=0.01,0.1,1")
+        values = parse_changes([f"{key}=[{text}]"])[key.strip()]
+        if isinstance(values, str):  # words without quotation marks
+            values = [parse_changes([f"{key}={part.strip()}"])[key.strip()] for part in text.split(",")]
+        found[key.strip()] = [value for number, value in enumerate(values) if value not in values[:number]]
+    return found or None
 
 
 def plan_named(name: str) -> Plan:
@@ -62,12 +78,6 @@ def refuse(what: str, reason: str, *options: str) -> None:
         value, option = context.params.get(parameter.name or ""), parameter.opts[0]
         if option in options and value and value != parameter.default:
             raise InputError(f"{what} {reason}, so {option} means nothing here; leave it out")
-
-
-def check_seeds(seeds: int | None) -> None:
-    """Refuse a number of seeds that is none."""
-    if seeds is not None and seeds < 1:
-        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
 
 
 def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[str]:

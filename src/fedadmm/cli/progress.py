@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import catch_warnings
 
+import typer
 from rich.logging import RichHandler
 
 from fedadmm.api.progress import Bar
-from fedadmm.cli.console import err
+from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
 from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
-from fedadmm.runs.records import Goal
+from fedadmm.runs.records import EXIT_CODES, Goal
 
 if TYPE_CHECKING:
     from fedadmm.api.result import Result
@@ -45,6 +46,14 @@ class Session:
             return run(
                 experiment, out=self.out, data_dir=self.data_dir, log_to=self.log_to, callbacks=heard, progress=False
             )
+
+    def run_to_its_end(self, experiment: Experiment, *, values: str = "") -> Result:
+        """Run an experiment; where Ctrl-C stopped it, say so and end the command."""
+        ended = self.run(experiment, values=values)
+        if ended.status == "stopped":
+            say(how_it_ended(ended))
+            raise typer.Exit(EXIT_CODES[ended.status])
+        return ended
 
     def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Result | None:
         """Get the data and run an experiment; return None if the time is up in the midst of a round."""

@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
-from fedadmm.cli.arguments import budget_of, check_seeds, columns_named, refuse, rows_named
+from fedadmm.cli.arguments import budget_of, columns_named, refuse, rows_named
 from fedadmm.cli.console import say, show_rows, show_table
 from fedadmm.cli.list import cost_estimate
 from fedadmm.cli.options import Budget, Columns, DataDir, Size, Variant
 from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, near_names
+from fedadmm.core.settings import check_seeds
 from fedadmm.runs.listeners import TimeBudget
+from fedadmm.runs.tuning import TUNED_FILE, Tuned
 from fedadmm.studies import judging, ratios
 from fedadmm.studies.campaign import CostEstimate, Job, Places, jobs_of, paper_report, play
 from fedadmm.studies.paper import PAPER, Study
-from fedadmm.studies.paper.study import TUNED_FILE, Tuned, published_values, read_tuned, values_of
+from fedadmm.studies.paper.study import published_values, read_tuned, values_of
 
 
 def reproduce_command(
@@ -45,7 +47,8 @@ def reproduce_command(
     Example: fedadmm reproduce table3 --size small --columns mnist_100/iid --seeds 1 --budget 10m
     """
     time_left = budget_of(budget)
-    check_seeds(seeds)
+    if seeds is not None:
+        check_seeds(seeds)
     for folder in (out, results):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file, not a folder; give another")

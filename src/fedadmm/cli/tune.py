@@ -1,28 +1,41 @@
-"""The command that finds each method's best learning rate."""
+"""The command that finds each method's best values."""
 
-import math
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedadmm.cli.arguments import budget_of, check_seeds, columns_named, experiments_of, refuse, rows_named
+from fedadmm.cli.arguments import budget_of, columns_named, experiments_of, refuse, rows_named, search_of
 from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import Algorithms, Budget, Changes, Columns, DataDir, Out, PlanArgument, Size, Variant
 from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
-from fedadmm.runs.records import TUNING, Record
-from fedadmm.runs.tuning import LEARNING_RATES, Trial, Values, grid, search
+from fedadmm.runs.records import TUNING
+from fedadmm.runs.tuning import LEARNING_RATES, TUNED_FILE, Trial, trial_rows
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.study import as_released, read_tuned, write_tuned
+from fedadmm.studies.paper.study import as_released
+
+if TYPE_CHECKING:
+    from fedadmm.api.result import Result
 
 
 def tune_command(
     plan: PlanArgument,
     algorithms: Algorithms = None,
-    rates: Annotated[str, typer.Option(help="Comma-separated learning rates.")] = ",".join(map(str, LEARNING_RATES)),
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Values to try of any key: algorithm.rho=0.01,0.1,1 (repeatable).", show_default="learning rates"
+        ),
+    ] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(help="Comma-separated learning rates.", show_default=",".join(map(str, LEARNING_RATES))),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds, from the experiment's own on.")] = 1,
     rounds: Annotated[
         int | None, typer.Option(help="Rounds of the two finalists of four.", show_default="the experiment's")
@@ -35,19 +48,18 @@ def tune_command(
     out: Out = Path("runs"),
     data_dir: DataDir = None,
 ) -> None:
-    """Find each method's best learning rate on held-out training examples, never on the test examples.
+    """Find each method's best values, of its learning rate or of any key, on held-out training examples.
 
     Successive halving: all candidates are trained a little, the better half goes on, twice as far. Every method gets
-    the same number of rounds. What is found is written to OUT/tuned.toml, where `fedadmm reproduce` reads it; the
-    candidates' runs are in OUT/tuning, where `fedadmm report` and `fedadmm list` do not look.
+    the same number of rounds, and is judged by its metric, never on the test examples. What is found is written to
+    OUT/tuned.toml, where `fedadmm compare --tuned` and `fedadmm reproduce` read it; the candidates' runs are in
+    OUT/tuning, where `fedadmm report` and `fedadmm list` do not look.
 
-    Example: fedadmm tune digits --algorithms fedavg,feddyn --rounds 30
+    Example: fedadmm tune digits --algorithms fedadmm,feddyn --search algorithm.rho=0.01,0.1 --rounds 30
     """
-    grid_of_rates = _numbers(rates)
-    read_tuned(out)  # if its file is damaged, it is better to know it before the search
-    check_seeds(seeds)
-    if rounds is not None and rounds < 2:
-        raise InputError(f"rounds={rounds} is out of range; use a whole number from 2 on")
+    tried, grid_of_rates = search_of(search or []), _numbers(rates)
+    if tried is not None and rates is not None:
+        tried["learning_rate"] = grid_of_rates
     released = variant == "released"
     if plan in PAPER:
         refuse(plan, "is fixed by the paper", "--set")
@@ -56,33 +68,30 @@ def tune_command(
         refuse(plan, "is not a preset of the paper", "--columns", "--size", "--variant")
         experiments = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=None)
     time_left = budget_of(budget)
+    from fedadmm.api.tune import tuned  # imports torch, which a mistake has no need of
+
     session = Session(out / TUNING, data_dir, tell_refused=False)
 
-    def run(experiment: Experiment) -> tuple[list[Record], bool]:
-        ended = session.run_in_time(experiment, time_left, values=_values_text(_values_in(experiment)))
+    def run(experiment: Experiment, *, values: str) -> Result:
+        ended = session.run_in_time(experiment, time_left, values=values)
         if ended is not None and ended.status != "stopped":
-            return ended.history, ended.status == "diverged"
+            return ended
         reason, code = ("Stopped", 130) if session.interruption.asked else ("The time is up", 0)
         say(f"{reason}; the same command goes on from here")
         raise typer.Exit(code)
 
-    for experiment in experiments:
-        candidates, all_seeds = grid(experiment, rates=grid_of_rates), range(experiment.seed, experiment.seed + seeds)
-        trials = search(experiment, candidates, rounds=rounds or experiment.rounds, seeds=all_seeds, run=run)
-        label = experiment.method
-        path = write_tuned(out, experiment.name, label, trials[0].values)
-        _show(trials, title=f"{label}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}")
-    say(f"The winners, first in each table, are in {path}")
+    for experiment, trials in tuned(
+        experiments, search=tried, rates=grid_of_rates, rounds=rounds, seeds=seeds, out=out, run=run
+    ):
+        _show(trials, title=f"{experiment.method}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}")
+    say(f"The winners, first in each table, are in {out / TUNED_FILE}")
 
 
 def _show(trials: Sequence[Trial], *, title: str) -> None:
-    metric = trials[0].metric
-    columns = ["values", "rounds trained", "to target", metric.name]
-    if any(trial.refused for trial in trials):
-        columns.append("refused updates")
-    winner, *others = [_row(trial)[: len(columns)] for trial in trials]
-    order = f"Sorted by rounds trained, then by rounds to target, then by {metric.name}."
-    rows = [[f"[bold]{text}" for text in winner], *others]
+    winner, *others = trial_rows(trials)
+    columns = [*winner]
+    order = f"Sorted by rounds trained, then by rounds to target, then by {trials[0].metric.name}."
+    rows = [[f"[bold]{text}" for text in winner.values()], *(row.values() for row in others)]
     show_table(title, columns, rows, right=columns[1:], whole=columns, caption=order)
 
 
@@ -98,23 +107,8 @@ def _of_paper(
     return [run for run in unique.values() if run.label in wanted]
 
 
-def _row(trial: Trial) -> tuple[str, ...]:
-    arrival = "-" if math.isinf(trial.arrival) else f"{trial.arrival:.1f}"
-    score = "-" if math.isinf(trial.score) else trial.metric.text(trial.score)
-    return _values_text(trial.values), str(trial.rounds), arrival, score, str(trial.refused)
-
-
-def _values_in(experiment: Experiment) -> Values:
-    rate, rho = experiment.local.learning_rate, getattr(experiment.algorithm, "rho", None)
-    return {key: v for key, v in (("rate", rate), ("rho", rho)) if isinstance(v, float)}
-
-
-def _values_text(values: Values) -> str:
-    return ", ".join(f"{key} {value:g}" for key, value in values.items())
-
-
-def _numbers(text: str) -> list[float]:
+def _numbers(text: str | None) -> list[float]:
     try:
-        return list(dict.fromkeys(float(part) for part in text.split(",")))
+        return list(LEARNING_RATES if text is None else dict.fromkeys(float(part) for part in text.split(",")))
     except ValueError:
         raise InputError(f"rates={text!r} is not a list of numbers; write them as 0.01,0.1") from None

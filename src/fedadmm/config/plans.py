@@ -2,7 +2,7 @@
 
 import copy
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,6 +12,7 @@ from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, look_for_modules_in, near_names
 from fedadmm.core.files import Table, dotted, parse_toml
+from fedadmm.core.optional import NeedsEveryClient, trait
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Plan:
             raise InputError(f"there is no variant or algorithm {variant!r}; use one of {', '.join(known)}")
         _apply(table, changes or {})
         return Experiment(**table)
+
+    def experiments(self, names: Sequence[str] | None = None, *, changes: Table | None = None) -> list[Experiment]:
+        """Return the experiments of these variants or algorithms; of all variants, or if it has none all algorithms."""
+        known = self.variants or [n for n, kind in ALGORITHMS.items() if not trait(kind(), NeedsEveryClient)]
+        return [self.experiment(name, changes=changes) for name in (known if names is None else names)]
 
 
 def preset_names() -> list[str]:
@@ -84,8 +90,7 @@ def parse_changes(assignments: list[str]) -> Table:
         value = _value_in(text, key=key)
         if changes.setdefault(key, value) != value:
             raise InputError(f"cannot set {key} to {changes[key]!r} and to {value!r}; give it once")
-    # A table before its keys, and an algorithm's name before its other keys: their order on the line means nothing.
-    return {key: changes[key] for key in sorted(changes, key=lambda key: (key.count("."), not key.endswith(".name")))}
+    return changes
 
 
 def _value_in(text: str, *, key: str) -> Any:
@@ -106,7 +111,9 @@ def _plan(text: str, *, where: str) -> Plan:
 
 
 def _apply(table: Table, changes: Table) -> None:
-    for key, value in changes.items():
+    # A table before its keys, and an algorithm's name before its other keys: the order of the changes means nothing.
+    for key in sorted(changes, key=lambda key: (key.count("."), not key.endswith(".name"))):
+        value = changes[key]
         *path, last = key.split(".")
         inner = table
         for part in path:

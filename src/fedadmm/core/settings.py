@@ -121,6 +121,12 @@ def check_positive(name: str, quantity: Any) -> Any:
     return tuple(quantity) if isinstance(quantity, list) else quantity
 
 
+def check_seeds(seeds: Any) -> None:
+    """Refuse a number of seeds that is none."""
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise InputError(f"seeds={seeds} is out of range; use a whole number from 1 on")
+
+
 KEYS = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "lognormal": ("median", "sigma")}
 
 

@@ -1,12 +1,23 @@
-"""The same search for every method: successive halving over rounds, judged on held-out training examples."""
+"""The same search for every method: successive halving over rounds, judged on held-out training examples.
 
+What it finds is in a file, by the experiment's name and the method.
+"""
+
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from fedadmm.algorithms import FedProx
-from fedadmm.config.experiment import Experiment, algorithm_from_table, algorithm_to_table
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import Plan
+from fedadmm.core.errors import InputError
+from fedadmm.core.files import write_whole
 from fedadmm.core.metrics import Metric
 from fedadmm.runs.records import Goal, Record
 
@@ -14,19 +25,20 @@ LEARNING_RATES = (0.01, 0.1, 0.2, 0.5)
 FEDPROX_RHOS = (0.001, 0.01, 0.1, 1.0)
 VALIDATION = 0.2  # of the training examples
 
-Values = dict[str, float]  # learning_rate, and rho where it was searched
+TUNED_FILE = "tuned.toml"
+
+Values = dict[str, Any]  # by their keys in an experiment, such as "algorithm.rho"
+SHORT = {"learning_rate": "local.learning_rate", "rho": "algorithm.rho"}  # keys that tuned.toml writes so
+Search = Mapping[str, Sequence[Any]]  # the values to try, by their keys
+Tuned = dict[str, dict[str, Values]]  # by the experiment's name and the method
 Ended = tuple[list[Record], bool]  # a run's history, and whether it diverged
 Play = Callable[[Experiment], Ended]
 
 
 def with_values(experiment: Experiment, values: Values) -> Experiment:
-    """Return an experiment with a learning rate, and a rho if there is one, of its own."""
-    changes: dict[str, Any] = {}
-    if "learning_rate" in values:
-        changes["local"] = experiment.local.replace(learning_rate=values["learning_rate"])
-    if "rho" in values:
-        changes["algorithm"] = algorithm_from_table(algorithm_to_table(experiment.algorithm) | {"rho": values["rho"]})
-    return experiment.replace(**changes)
+    """Return an experiment with these values in the place of its own."""
+    plan = Plan(tomllib.loads(experiment.to_toml()))
+    return plan.experiment(changes={SHORT.get(key, key): value for key, value in values.items()})
 
 
 @dataclass(frozen=True)
@@ -34,24 +46,70 @@ class Trial:
     """One candidate: how long it was trained before others did better, and how well it did until then."""
 
     values: Values
-    rounds: int
+    rounds: int  # that it was trained
     arrival: float  # mean round of arrival over seeds, infinite if one never arrived
     score: float  # mean over seeds and the last fifth of the rounds, infinitely bad where a run diverged
     metric: Metric  # what the score is
     refused: int  # updates that were not finite, over all seeds
 
+    def row(self) -> dict[str, str]:
+        """Return it as a row of a table."""
+        return {
+            "values": values_text(self.values),
+            "rounds trained": str(self.rounds),
+            "to target": "-" if math.isinf(self.arrival) else f"{self.arrival:.1f}",
+            self.metric.name: "-" if math.isinf(self.score) else self.metric.text(self.score),
+            "refused updates": str(self.refused),
+        }
+
+
+def values_text(values: Values) -> str:
+    """Return values by the last words of their keys, such as rho 0.1, learning_rate 0.5."""
+    shown = ((key.rpartition(".")[2], value) for key, value in values.items())
+    return ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in shown)
+
+
+def trial_rows(trials: Sequence[Trial]) -> list[dict[str, str]]:
+    """Return a row for each trial; refused updates are told where there were any."""
+    rows = [trial.row() for trial in trials]
+    if not any(trial.refused for trial in trials):
+        for row in rows:
+            del row["refused updates"]
+    return rows
+
 
 def grid(
-    experiment: Experiment, *, rates: Sequence[float] = LEARNING_RATES, rhos: Sequence[float] = FEDPROX_RHOS
+    experiment: Experiment, search: Search | None = None, *, rates: Sequence[float] = LEARNING_RATES
 ) -> list[Values]:
-    """Return the candidates of a method: learning rates, and for FedProx rho too, as in the paper.
+    """Return the candidates of a method: all combinations of the values, without keys that it does not have.
 
-    A FedProx under a name of its own, such as fedprox_rho0.1, keeps the rho that it has.
+    By default they are learning rates, and for FedProx rho too, as in the paper. A FedProx under a name of its own,
+    such as fedprox_rho0.1, keeps the rho that it has.
     """
-    keeps_its_name = experiment.label in (None, experiment.algorithm_name)
-    if not (isinstance(experiment.algorithm, FedProx) and keeps_its_name):
-        return [{"learning_rate": rate} for rate in rates]
-    return [{"learning_rate": rate, "rho": rho} for rate in rates for rho in rhos]
+    if search is None:
+        own = isinstance(experiment.algorithm, FedProx) and experiment.label in (None, experiment.algorithm_name)
+        search = {"learning_rate": rates} | ({"rho": FEDPROX_RHOS} if own else {})
+    keys = [key for key in search if has_key(experiment, key)]
+    return [dict(zip(keys, values, strict=True)) for values in itertools.product(*(search[key] for key in keys))]
+
+
+def has_key(experiment: Experiment, key: str) -> bool:
+    """Return whether a method has a key of [algorithm]; other keys every experiment has."""
+    table, _, name = SHORT.get(key, key).partition(".")
+    return table != "algorithm" or name.partition(".")[0] in {field.name for field in fields(experiment.algorithm)}
+
+
+def check_search(search: Search, experiments: Sequence[Experiment]) -> None:
+    """Refuse a key that no method has, and one without values; a value that does not fit is found here, too."""
+    for key, values in search.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise InputError(f"the values of {key} are {values!r}; list those to try, such as [0.01, 0.1, 1.0]")
+        having = [experiment for experiment in experiments if has_key(experiment, key)]
+        if not having:
+            methods = ", ".join(experiment.method for experiment in experiments)
+            raise InputError(f"no method has the key {key}; {methods} were asked for")
+        for value in values:
+            with_values(having[0], {key: value})
 
 
 def rungs(num_candidates: int, *, budget: int) -> list[tuple[int, int]]:
@@ -110,3 +168,37 @@ def _last_score(metric: Metric, history: list[Record]) -> float:
     """Return the mean score of the last fifth of the rounds, or of the last one that has a score."""
     last = metric.scores(history[-max(1, len(history) // 5) :]) or metric.scores(history)[-1:]
     return sum(last) / len(last) if last else metric.worst
+
+
+def read_own_values(folder: Path) -> Tuned:
+    """Return what was found and written to the file of a folder, nothing if it is not there."""
+    path = folder / TUNED_FILE
+    try:
+        tuned: Tuned = tomllib.loads(path.read_text())
+        for values in (values for methods in tuned.values() for values in methods.values()):
+            if not all(
+                "." in key or (key in SHORT and isinstance(value, float | int)) for key, value in values.items()
+            ):
+                raise ValueError(f"{values} holds something that is not a number, or no key")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} cannot be read: {error}; fix or remove it") from error
+    return tuned
+
+
+def write_tuned(folder: Path, name: str, method: str, values: Values) -> Path:
+    """Add a method's values to the file in a folder."""
+    path, table = folder / TUNED_FILE, read_own_values(folder)
+    table.setdefault(name, {})[method] = values
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(path, tomli_w.dumps(dict(sorted(table.items()))))
+    return path
+
+
+def as_tuned(experiments: Sequence[Experiment], folder: Path) -> list[Experiment]:
+    """Return experiments with the values that were found for them; refuse those for which none were."""
+    found = read_own_values(folder)
+    if missing := [one.method for one in experiments if one.method not in found.get(one.name, {})]:
+        raise InputError(f"{folder / TUNED_FILE} has no values for {', '.join(missing)}; tune them first")
+    return [with_values(experiment, found[experiment.name][experiment.method]) for experiment in experiments]

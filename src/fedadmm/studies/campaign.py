@@ -25,7 +25,8 @@ from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.report.runs import Published, Section, read_run
 from fedadmm.runs.listeners import TimeBudget
 from fedadmm.runs.records import Goal, Record, RunFolder
-from fedadmm.studies.paper.study import PaperRun, Size, Study, Tuned, as_released, tuned_experiment
+from fedadmm.runs.tuning import Tuned
+from fedadmm.studies.paper.study import PaperRun, Size, Study, as_released, tuned_experiment
 from fedadmm.training.local import LocalTraining
 
 logger = logging.getLogger(__name__)

@@ -13,15 +13,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import tomli_w
-
 from fedadmm.algorithms import FedADMM, FedADMMReleased
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
-from fedadmm.core.files import write_whole
 from fedadmm.core.optional import PlainSGDOnly, trait
-from fedadmm.runs.tuning import Values, with_values
+from fedadmm.runs.tuning import TUNED_FILE, Tuned, Values, read_own_values, with_values
 
 Size = Literal["paper", "small"]
 Rows = list[dict[str, str]]  # of a table: each with the same columns
@@ -128,10 +125,6 @@ def _released(experiment: Experiment) -> Experiment:
     return experiment.replace(name=name, algorithm=algorithm, model=model, data=data, local=local)
 
 
-TUNED_FILE = "tuned.toml"
-Tuned = dict[str, dict[str, Values]]  # by the experiment's name and label
-
-
 def published_values() -> Tuned:
     """Return what we found, as it ships with the package."""
     return tomllib.loads((resources.files("fedadmm.studies.paper") / TUNED_FILE).read_text())
@@ -140,33 +133,9 @@ def published_values() -> Tuned:
 def read_tuned(folder: Path) -> Tuned:
     """Return what is published, and over it what was found in a folder."""
     found = published_values()
-    for name, methods in _own_values(folder / TUNED_FILE).items():
+    for name, methods in read_own_values(folder).items():
         found[name] = found.get(name, {}) | methods
     return found
-
-
-def _own_values(path: Path) -> Tuned:
-    """Return what was found and written to a file, nothing if it is not there."""
-    try:
-        tuned: Tuned = tomllib.loads(path.read_text())
-        for values in (values for methods in tuned.values() for values in methods.values()):
-            if not all(isinstance(value, float | int) for value in values.values()):
-                raise ValueError(f"{values} holds something that is not a number")
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} cannot be read: {error}; fix or remove it") from error
-    return tuned
-
-
-def write_tuned(folder: Path, name: str, label: str, values: Values) -> Path:
-    """Add a method's values to the file in a folder."""
-    path = folder / TUNED_FILE
-    table = _own_values(path)
-    table.setdefault(name, {})[label] = values
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, tomli_w.dumps(dict(sorted(table.items()))))
-    return path
 
 
 def tuned_experiment(run: PaperRun, found: Tuned) -> Experiment | None:
