@@ -12,6 +12,7 @@ import clock
 import convex_tables
 import theory_figures
 
+from fedadmm.config import keys
 from fedadmm.report.figures import columns_figure, save_figure
 from fedadmm.report.methods import methods_in
 from fedadmm.report.table import markdown, report_rows
@@ -24,9 +25,10 @@ from fedadmm.studies.ratios import ratios_markdown
 MINUTES = ("lemmas", "theorem1")
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
-NAMES = ("REPRODUCTION.md", "FAMILY.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
+NAMES = ("KEYS.md", "REPRODUCTION.md", "FAMILY.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
 PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
+KEYS_BLOCK = re.compile(r"(<!-- keys -->\n).*?(<!-- end -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -67,6 +69,7 @@ def filled(text: str, *, draw: bool) -> str:
             clock.draw(runs, DOCS / "figures" / "clock.png")
         return f"{found[1]}\n{clock.tables(runs)}\n{found[2]}"
 
+    text = KEYS_BLOCK.sub(lambda found: f"{found[1]}\n{keys.markdown()}\n{found[2]}", text)
     return CLOCK_BLOCK.sub(timed, BLOCK.sub(made, text))
 
 

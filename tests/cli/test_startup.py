@@ -39,6 +39,7 @@ COMMANDS = [
     (["--help"], "fedadmm run digits"),
     (["run", "--help"], "Run an experiment"),
     (["list", "--out", "runs"], "fedavg-run"),
+    (["keys", "local"], "batch_size = 32"),
     (["show", "runs/fedavg-run"], "Outcome: "),
     (["report", "runs", "-o", "out"], "Report: out/report.html"),
     (["rnu", "digits"], "Did you mean 'run'"),

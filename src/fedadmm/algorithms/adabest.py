@@ -28,6 +28,9 @@ class AdaBest(Algorithm[Server, Client, Upload, Download]):
     """Clients correct their drift by an estimate that fades while they are away; the server repeats a part of its step.
 
     Its sum over the clients is nobody's: a client that stays away keeps its h_i, and the server does not know it.
+
+    beta = 0.85: how much of the server's last step is taken once more, from 0 to below 1.
+    mu = 0.02: the weight of a client's new estimate of its drift; one number.
     """
 
     beta: Decay = 0.85

@@ -39,7 +39,10 @@ class Client(NamedTuple):
 
 
 class AFedPD(Algorithm[Server, Client, Upload, Download], HasInvariant):
-    """FedDyn whose duals do not age while a client is away, and whose server repeats its whole last step."""
+    """FedDyn whose duals do not age while a client is away, and whose server repeats its whole last step.
+
+    rho = 0.1: the weight of the quadratic term; one number.
+    """
 
     rho: PositiveConstant = 0.1
 

@@ -13,7 +13,11 @@ from fedadmm.core.schedules import Decay
 
 
 class Averaged(Wrapper):
-    """The inner algorithm, evaluated at the running mean of its models; `decay` is what stays of it in a round."""
+    """The inner algorithm, evaluated at the running mean of its models.
+
+    decay = 0.7: how much of the running mean stays from round to round, from 0 to below 1.
+    inner = {name = "fedavg"}: the algorithm.
+    """
 
     decay: Decay = 0.7
     inner: AnyAlgorithm = PLAIN

@@ -62,9 +62,9 @@ class Download(NamedTuple):
 class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
     """FedADMM with duals of mean 0, a look-ahead, and a running mean of its models.
 
-    rho: a number, or "auto". 0 switches the duals off.
-    look_ahead: from 0 (none) to below 1.
-    average: how much of the running mean stays from round to round; at 0 the server's model is bar itself.
+    rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
+    look_ahead = 0.85: how far the server looks ahead along its last step, from 0 (none) to below 1.
+    average = 0.7: how much of the running mean stays from round to round; at 0 the server's model is bar itself.
     """
 
     rho: float | Literal["auto"] = "auto"

@@ -23,7 +23,11 @@ class Server(NamedTuple):
 
 
 class FedACG(Algorithm[Server, NoState, Upload, Download]):
-    """Clients train from a point ahead of theta, where the momentum leads, and are held near it."""
+    """Clients train from a point ahead of theta, where the momentum leads, and are held near it.
+
+    lam = 0.85: how far ahead along its last step the server looks, from 0 to below 1.
+    beta = 0.002: the weight of the proximal term; a number or a schedule.
+    """
 
     lam: Decay = 0.85
     beta: NonNegativeRate = 0.002

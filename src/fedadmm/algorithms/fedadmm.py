@@ -34,11 +34,14 @@ class Upload(NamedTuple):
 class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel, CorrectsLateNewcomers):
     """A client minimises its augmented Lagrangian inexactly; the server adds the mean change of u.
 
-    eta: a number or a schedule (1 in the paper's experiments), "participation" for |S|/m (Theorem 1), which
-        keeps theta the mean of all u, or "seen" for |S| over the clients seen, the mean of their u.
+    rho = 0.1: the weight of the quadratic term rho/2 |w - theta|^2; a number or a schedule.
+    eta = "seen": the server's step. A number or a schedule (1 in the paper's experiments), "participation" for |S|/m
+        (Theorem 1), which keeps theta the mean of all u, or "seen" for |S| over the clients seen, the mean of their u.
         A constant keeps no such invariant: where it ends depends on where it began.
-    start: local training starts from the client's own w ("local", choice I) or from theta ("global", choice II).
-    newcomer: a client's first w is theta^0 ("initial", as in the analysis) or the theta it downloads ("current").
+    start = "global": local training starts from the client's own w ("local", choice I) or from theta ("global", choice
+        II).
+    newcomer = "initial": a client's first w is theta^0 ("initial", as in the analysis) or the theta it downloads
+        ("current").
     """
 
     rho: PositiveRate = 0.01

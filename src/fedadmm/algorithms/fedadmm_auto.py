@@ -56,9 +56,9 @@ class Upload(NamedTuple):
 class FedADMMAuto(Algorithm[Server, Client, Upload, Download | fedadmm.Server], HasInvariant, HasPersonalModel):
     """FedADMM whose rho is measured, and whose theta runs ahead of the mean u and returns to it.
 
-    rho: "auto", or a number or a schedule.
-    eta: "auto", or "seen" for the mean u of the clients seen and no lead.
-    start: local training starts from theta ("global") or from the client's own w ("local").
+    rho = 0.1: the weight of the quadratic term; "auto", which measures it, or a number or a schedule.
+    eta = "seen": the server's step; "auto", or "seen" for the mean u of the clients seen and no lead.
+    start = "local": local training starts from theta ("global") or from the client's own w ("local").
     """
 
     rho: Rate | Literal["auto"] = "auto"

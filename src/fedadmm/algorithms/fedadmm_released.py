@@ -21,7 +21,11 @@ HALVED_AT_ROUND_60 = Step(before=1.0, after=0.5, at_round=60)
 
 
 class FedADMMReleased(Algorithm[Server, Client, Upload], UploadsStep):
-    """The variant behind the published code: duals, but no model of a client's own."""
+    """The variant behind the published code: duals, but no model of a client's own.
+
+    rho = 0.1: the weight of the quadratic term; a number or a schedule.
+    eta = 1.0: the server's step; a number or a schedule, which by default is that of the released code.
+    """
 
     rho: PositiveRate = 0.01
     eta: PositiveRate = HALVED_AT_ROUND_60

@@ -20,7 +20,10 @@ class Upload(NamedTuple):
 
 
 class FedAvg(Algorithm[Server, NoState, Upload], UploadsStep):
-    """Train from theta, average the steps."""
+    """Train from theta, average the steps.
+
+    eta = 1.0: the server's step along the mean step of the clients; a number or a schedule.
+    """
 
     eta: PositiveRate = 1.0
 

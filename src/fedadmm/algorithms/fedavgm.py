@@ -10,7 +10,12 @@ from fedadmm.core.schedules import Decay, PositiveRate, at
 
 
 class FedAvgM(ServerOptimizer):
-    """The mean step is taken with momentum."""
+    """The mean step is taken with momentum.
+
+    eta = 1.0: the server's learning rate; a number or a schedule.
+    beta = 0.9: how much of the momentum stays from round to round, from 0 to below 1.
+    inner = {name = "fedprox", rho = 0.1}: the algorithm whose step that is.
+    """
 
     eta: PositiveRate = 1.0
     beta: Decay = 0.9

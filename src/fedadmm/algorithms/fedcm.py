@@ -26,7 +26,11 @@ class Server(NamedTuple):
 
 
 class FedCM(Algorithm[Server, NoState, Upload], StepsOfSGDOnly, UploadsStep):
-    """Every local step goes along the last mean step as well, so that clients see what the others found."""
+    """Every local step goes along the last mean step as well, so that clients see what the others found.
+
+    alpha = 0.1: the weight of the gradient beside the momentum, above 0 and up to 1.
+    eta = 1.0: the server's step along the mean step of the clients; a number or a schedule.
+    """
 
     alpha: Annotated[float, within("a number above 0 and up to 1", lambda share: 0 < share <= 1)] = 0.1
     eta: PositiveRate = 1.0

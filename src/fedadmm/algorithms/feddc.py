@@ -43,6 +43,8 @@ class FedDC(Algorithm[Server, Client, Upload, Download], HasInvariant, PlainSGDO
     """A client bears its drift in a variable of its own, and theta is corrected by the mean of all.
 
     Plain SGD only: c_i reads the mean gradient off w, so a step must be the gradient and no more.
+
+    alpha = 0.01: the weight of the penalty alpha/2 |w + h_i - theta|^2; a number or a schedule.
     """
 
     alpha: PositiveRate = 0.01

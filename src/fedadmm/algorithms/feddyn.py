@@ -32,7 +32,11 @@ class Upload(NamedTuple):
 
 
 class FedDyn(Algorithm[Server, Client, Upload, Download], HasInvariant):
-    """Clients start from theta with their dual; the server corrects the mean by the mean dual."""
+    """Clients start from theta with their dual; the server corrects the mean by the mean dual.
+
+    rho = 0.1: the weight of the quadratic term; a number or a schedule.
+    over = "seen": whose mean dual the server takes: that of all clients ("all"), or of those seen so far ("seen").
+    """
 
     rho: PositiveRate = 0.1
     over: Literal["all", "seen"] = "all"  # N: the registered clients (the paper's), or those seen so far

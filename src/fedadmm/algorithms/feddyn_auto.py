@@ -30,7 +30,10 @@ class Upload(NamedTuple):
 
 
 class FedDynAuto(Algorithm[Server, Client, Upload, Download], HasInvariant):
-    """Dual tracking whose rho is measured; over: the mean dual is that of all clients, or of those seen."""
+    """Dual tracking whose rho is measured.
+
+    over = "seen": whose mean dual the server takes: that of all clients ("all"), or of those seen so far ("seen").
+    """
 
     over: Literal["all", "seen"] = "seen"
 

@@ -29,7 +29,10 @@ class Upload(NamedTuple):
 
 
 class FedExP(Algorithm[Server, NoState, Upload, Download]):
-    """FedAvg with a server's step of at least 1 that comes from the spread of the clients' steps."""
+    """FedAvg with a server's step of at least 1 that comes from the spread of the clients' steps.
+
+    epsilon = 0.001: keeps the step from growing where the mean step is small; a number or a schedule.
+    """
 
     epsilon: PositiveRate = 0.001
 

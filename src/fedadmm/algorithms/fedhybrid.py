@@ -44,7 +44,11 @@ class FedHybrid(
 ):
     """Some clients take gradient steps and the others Newton steps, all of them in every round.
 
-    newton: the share of Newton clients, spread evenly over the ids; a client stays what it is.
+    rho = 1.0: the weight of the quadratic term; one number.
+    newton = 0.5: the share of Newton clients, spread evenly over the ids; a client stays what it is.
+    beta = 0.5: the step of the duals of gradient clients; a number or a schedule.
+    alpha_newton = 1.0: the step of Newton clients; a number or a schedule.
+    beta_newton = 0.5: the step of their duals; a number or a schedule.
     """
 
     rho: PositiveConstant = 1.0

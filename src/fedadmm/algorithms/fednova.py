@@ -22,6 +22,8 @@ class FedNova(Algorithm[Server, NoState, Upload], PlainSGDOnly, UploadsStep):
     """FedAvg in which a client that takes more local steps has no more say: theta <- theta + eta tau_eff mean(d).
 
     Plain SGD only: with momentum or weight decay a client's steps do not weigh the same.
+
+    eta = 1.0: the server's step; a number or a schedule.
     """
 
     eta: PositiveRate = 1.0

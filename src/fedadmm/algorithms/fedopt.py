@@ -13,7 +13,14 @@ from fedadmm.core.schedules import Decay, PositiveConstant, PositiveRate, at
 
 
 class FedAdam(ServerOptimizer):
-    """The mean step is taken by Adam."""
+    """The mean step is taken by Adam.
+
+    eta = 0.01: the server's learning rate; a number or a schedule.
+    beta_1 = 0.9: how much of the running mean of steps stays from round to round, from 0 to below 1.
+    beta_2 = 0.99: how much of their running size stays, from 0 to below 1.
+    tau = 1e-3: is added to the root of the size; a small one adapts more.
+    inner = {name = "fedprox", rho = 0.1}: the algorithm whose step that is.
+    """
 
     eta: PositiveRate = 0.01
     beta_1: Decay = 0.9
@@ -36,7 +43,10 @@ class FedAdam(ServerOptimizer):
 
 
 class FedYogi(FedAdam):
-    """The mean step is taken by Yogi (Zaheer et al., NeurIPS 2018), whose v falls no faster than it rises."""
+    """The mean step is taken by Yogi (Zaheer et al., NeurIPS 2018), whose v falls no faster than it rises.
+
+    Its fields are those of FedAdam.
+    """
 
     def moments(self, g: Vector, m: Vector, v: Vector) -> tuple[Vector, Vector]:
         v = v.addcmul(g.square(), (v - g.square()).sign(), value=self.beta_2 - 1)

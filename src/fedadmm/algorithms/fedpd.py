@@ -30,7 +30,11 @@ class Upload(NamedTuple):
 
 
 class FedPD(Algorithm[Server, Client, Upload], HasPersonalModel, SkipsCommunication):
-    """A client minimises its augmented Lagrangian around its own centre; the server averages the centres."""
+    """A client minimises its augmented Lagrangian around its own centre; the server averages the centres.
+
+    rho = 0.1: the weight of the quadratic term; a number or a schedule.
+    skip_probability = 0.5: with which nobody communicates in a round, and clients go on from centres of their own.
+    """
 
     rho: PositiveRate = 0.1
     skip_probability: Annotated[float, within("a probability below 1, such as 0.5", lambda p: 0 <= p < 1)] = 0.0

@@ -11,7 +11,10 @@ from fedadmm.core.schedules import NonNegativeRate, at
 
 
 class FedProx(Algorithm[Server, NoState, Upload], UploadsStep):
-    """FedAvg with clients that are held near theta by a proximal term."""
+    """FedAvg with clients that are held near theta by a proximal term.
+
+    rho = 0.1: the weight of the proximal term rho/2 |w - theta|^2; a number or a schedule.
+    """
 
     rho: NonNegativeRate = 0.1
 

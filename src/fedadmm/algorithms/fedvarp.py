@@ -50,7 +50,10 @@ class VARPServer(NamedTuple):
 
 
 class FedVARP(KeepsGradient[VARPServer]):
-    """The mean step of a round, corrected by what its clients' last steps were against everybody's."""
+    """The mean step of a round, corrected by what its clients' last steps were against everybody's.
+
+    eta = 1.0: the server's step along the mean step of the clients; a number or a schedule.
+    """
 
     eta: PositiveRate = 1.0
 

@@ -25,7 +25,10 @@ class Client(NamedTuple):
 
 
 class LocalGHBM(Algorithm[Server, Client, Upload], StepsOfSGDOnly, UploadsStep):
-    """Every local step goes along the way that the server went since the client was last there."""
+    """Every local step goes along the way that the server went since the client was last there.
+
+    beta = 0.9: how much of that way a client goes along; a number or a schedule.
+    """
 
     beta: NonNegativeRate = 0.9
 

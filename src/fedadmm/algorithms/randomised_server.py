@@ -22,9 +22,11 @@ AS_ANALYSED = FedADMM(rho=1.0, eta="participation", newcomer="initial")
 
 
 class RandomisedServer(Wrapper):
-    """An algorithm whose server takes part in a round with probability `awake`.
+    """An algorithm whose server takes part in some rounds only.
 
-    seed: of the server's coin. None: the run's seed, or 0 where there is no run.
+    awake = 0.5: the probability with which it takes part in a round, above 0.
+    seed = 3: of the server's coin. None: the run's seed, or 0 where there is no run.
+    inner = {name = "fedadmm", rho = 1.0, eta = "participation", newcomer = "initial"}: the algorithm.
     """
 
     awake: Annotated[float, within("a probability above 0 and up to 1", lambda p: 0 < p <= 1)] = 0.5

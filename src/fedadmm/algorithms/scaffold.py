@@ -30,6 +30,8 @@ class Scaffold(Algorithm[Server, Client, Upload], HasInvariant, PlainSGDOnly, Up
     """Local gradients corrected by c - c_i, so that clients do not drift apart.
 
     Plain SGD only: option II reads the mean gradient off w, so a step must be the gradient and no more.
+
+    eta = 1.0: the server's step along the mean step of the clients; a number or a schedule.
     """
 
     eta: PositiveRate = 1.0

@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "Run an experiment, or go on with it where it stopped.",
     "compare": "Run several methods on the same clients, batches and initial model, and compare them.",
     "list": "List presets, algorithms, the paper's tables and figures with their cost, and the runs in a folder.",
+    "keys": "Explain the keys of an experiment: their types, defaults and meaning, each with an example.",
     "show": "Show a run: its experiment, its rounds in short, what it reached.",
     "report": "Make a report of runs: a page to look at, figures for print, tables in Markdown and LaTeX.",
     "check": "Verify a run folder, every checksum of it, and print what it holds; exit code 2 if it is damaged.",

@@ -89,55 +89,85 @@ AlgorithmSettings = Annotated[AnyAlgorithm, BeforeValidator(_algorithm_from), Pl
 
 
 class ModelSettings(Settings):
-    """The network: one of ours or "package.module:function", its loss, and metrics beside the accuracy."""
+    """The network: one of ours or "package.module:function", its loss, and metrics beside the accuracy.
+
+    name = "cnn1": one of `fedadmm list`, or "package.module:function", which returns a torch.nn.Module. It is given
+        input_shape and num_classes if it has parameters of these names.
+    options = {width = 64}: further arguments of the model's function.
+    loss = "mse_loss": "least_squares", a function of torch.nn.functional, or "package.module:function" of (outputs,
+        targets) that returns their mean loss.
+    l2 = 1e-3: a term l2/2 |w|^2 of every client's objective; unlike local.weight_decay, every gradient has it.
+    metrics = {f1 = "own:f1"}: metrics beside the loss and the accuracy, each a function of (outputs, targets) that
+        returns a mean over examples. A run can be judged by one: see `metric`.
+    personal = ["head.*"]: parameters and buffers that each client keeps for itself, by patterns of their names, such as
+        ["head.*"] for a personal head (FedPer; FedRep with local.personal_epochs) or ["*.bn*"] for batch normalisation
+        (FedBN). They are part of the client's state, are never sent, and have no dual. Loss and metrics are then means
+        over the clients, each with its own parts, on examples held out (data.client_test). Left out: all is shared.
+    """
 
     name: str = "mlp"
-    options: dict[str, Any] = Field(default_factory=dict)  # further arguments of the model's function
-    # "least_squares", a function of torch.nn.functional, or "package.module:function"
+    options: dict[str, Any] = Field(default_factory=dict)
     loss: str = "cross_entropy"
-    # A term l2/2 |w|^2 of every client's objective; unlike weight_decay, every gradient has it.
     l2: NonNegative | None = None
-    metrics: dict[str, str] = Field(default_factory=dict)  # name = "package.module:function"
-    # Parameters and buffers that each client keeps for itself, by patterns of their names, such as ["head.*"] for a
-    # personal head (FedPer; FedRep with local.personal_epochs) or ["*.bn*"] for batch normalisation (FedBN). They are
-    # part of the client's state, are never sent, and have no dual. Loss and metrics are then means over the clients,
-    # each with its own parts, on examples held out (data.client_test). None: the whole model is shared.
+    metrics: dict[str, str] = Field(default_factory=dict)
     personal: tuple[str, ...] | None = None
 
 
 class DataSettings(Settings):
-    """The data and how it is dealt to clients."""
+    """The data and how it is dealt to clients.
+
+    name = "mnist": one of `fedadmm data list`, made on the spot ("synthetic", "quadratic"), or
+        "package.module:function", which returns (train, test): pairs of tensors or arrays, or torch Datasets.
+    num_clients = 100: how many clients there are; left out where the partition settles it, as "natural" does.
+    partition = "dirichlet": "iid", "shards" (a few classes each), "imbalanced", "dirichlet", "natural" (one client for
+        each group of the data), or "package.module:function" of (labels, num_clients, generator) that returns the
+        indices of each client's examples.
+    shards_per_client = 2: for "shards"; fewer are less alike.
+    alpha = 0.1: for "dirichlet"; the smaller it is, the less alike clients are.
+    quantiles = 10: of targets that are numbers, each of which is then dealt as a class.
+    normalisation = "released": "dataset" (its own mean and spread, the default), "released" (as the paper's code does),
+        or "none".
+    validation = 0.2: the share of the training examples that takes the place of the test examples.
+    client_test = 0.2: the share of each client's examples that it is scored on, and does not train on. Records then
+        have mean, spread and worst decile over clients of loss and metrics. A client with one example trains on it.
+    positive = [1, 3, 5, 7, 9]: the classes that become class 1; all others become class 0.
+    float_type = "float64": of inputs and model; left out, the data's own.
+    options = {dimension = 20}: of "quadratic": dimension, condition, heterogeneity; of "text": context, files.
+    """
 
     name: str = "digits"
-    num_clients: Count | None = None  # None: as many as the partition makes
+    num_clients: Count | None = None
     partition: str = "shards"
-    shards_per_client: Count = 2  # for shards
-    alpha: float = 0.5  # for dirichlet
-    quantiles: Count | None = None  # of targets that are numbers, each of which is then dealt as a class
+    shards_per_client: Count = 2
+    alpha: float = 0.5
+    quantiles: Count | None = None
     normalisation: str | None = None
-    validation: float | None = None  # share of the training examples that takes the place of the test examples
-    # Share of each client's examples that it is scored on, and does not train on, such as 0.2. Records then have mean,
-    # spread and worst decile over clients of loss and metrics. A client with one example trains on it.
+    validation: float | None = None
     client_test: float | None = None
 
-    positive: tuple[int, ...] | None = None  # classes that become class 1, all others class 0
-    float_type: Literal["float32", "float64"] | None = None  # of inputs and model; None: the data's own
-    options: dict[str, Any] = Field(default_factory=dict)  # of "quadratic": dimension, condition, heterogeneity
+    positive: tuple[int, ...] | None = None
+    float_type: Literal["float32", "float64"] | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class StateSettings(Settings):
-    """Where client states are kept, and how."""
+    """Where client states are kept, and how.
 
-    store: Literal["disk", "memory"] = "disk"  # a run whose state is in memory cannot be resumed
-    float_type: Literal["float32", "bfloat16"] = "float32"  # bfloat16 halves the state, and rounds it
-    durability: Literal["process", "power"] = "process"  # what a committed round survives the loss of
+    store = "memory": "disk", or "memory"; a run whose state is in memory cannot be resumed.
+    float_type = "bfloat16": halves the state, and rounds it.
+    durability = "power": what a committed round survives the loss of: the "process", or "power" too.
+    """
+
+    store: Literal["disk", "memory"] = "disk"
+    float_type: Literal["float32", "bfloat16"] = "float32"
+    durability: Literal["process", "power"] = "process"
 
 
 class CertificateSettings(Settings):
     """How often V^t is recorded, and over which clients; it costs one full gradient a client.
 
-    every: 1 records every round, 10 rounds 1, 11, 21 and so on.
-    clients: "all", or a number that is drawn anew each time: sums are then estimates.
+    every = 10: 1 records every round, 10 rounds 1, 11, 21 and so on.
+    clients = 20: "all", or a number that is drawn anew each time: sums are then estimates.
     """
 
     every: Count = 1
@@ -145,34 +175,62 @@ class CertificateSettings(Settings):
 
 
 class Experiment(Settings):
-    """Everything that determines a run."""
+    """Everything that determines a run.
+
+    name = "mine": begins the name of the run folder.
+    label = "gentle": what a comparison calls it; left out, the algorithm's name.
+    seed = 1: of everything random: the initial model, the partition, who takes part, batches.
+    rounds = 100: how many are played; more than are there go on with the run.
+    metric = "loss": what a run is judged by: "accuracy", "loss", "client_loss", "distance" to a convex optimum, or a
+        name in [model.metrics]. Left out: the test accuracy, or the loss where targets are no classes.
+    direction = "lower": what is better in a metric of the user's, if its name does not say it.
+    target = 0.9: the value of the metric at which a run has arrived.
+    stop_at_target = true: ends a run that has arrived.
+    patience = 20: ends a run once its best score has not improved for this many rounds.
+    evaluate_every = 10: evaluates rounds 10, 20 and so on, and the last; left out, every round.
+    participation = 0.2: who takes part in a round: a share of the clients, drawn uniformly, a list with a probability
+        for each client, or "package.module:function" of (round, generator, devices) that returns their ids.
+    weighting = "examples": the weight of a client in every mean: the same for all ("equal"), or its examples.
+    devices = "own:devices": "package.module:function" that returns facts about the clients, such as {energy = [3, 1,
+        2]}, a value for each client; participation and local.speed may use them.
+    device = "cuda": where torch computes.
+    engine = "stacked": what runs the clients of a round: "workers" (processes, the default), "serial", "stacked" (one
+        tensor program, for small models), "ray" (a cluster), or "auto".
+    workers = 4: processes, or threads of a stack; left out, one per core.
+    algorithm = {name = "fedprox", rho = 0.1}: the method, by its name and its own keys, or "package.module:Class".
+    model = {name = "mlp"}: the network, its loss and its metrics.
+    data = {name = "digits", num_clients = 50}: the data and how it is dealt to clients.
+    local = {epochs = 5, learning_rate = 0.05}: how a client trains.
+    state = {store = "memory"}: where client states are kept.
+    faults = {lose_replies = 0.1}: what is lost, late or doubled on the way; left out, nothing.
+    certificate = {every = 10}: V^t and the Lagrangian in the record of a round, for FedADMM.
+    clock = {speed = 100, deadline = 60}: how long things take, where that is simulated.
+    """
 
     name: str = "run"
-    label: str | None = None  # what a comparison calls it; the algorithm's name if None
+    label: str | None = None
     seed: int = 0
     rounds: Count = 60
-    # What a run is judged by: "accuracy", "loss", "client_loss", "distance" to a convex optimum, or a name in
-    # [model.metrics]. None: the test accuracy, or the loss where targets are no classes.
     metric: str | None = None
-    direction: Direction | None = None  # what is better in a metric of the user's, if its name does not say it
-    target: float | None = None  # value of the metric at which a run has arrived
+    direction: Direction | None = None
+    target: float | None = None
     stop_at_target: bool = False
-    patience: Count | None = None  # a run ends once its best score has not improved for this many rounds
-    evaluate_every: Count | None = None  # 10: rounds 10, 20 and so on, and the last; None: every round
+    patience: Count | None = None
+    evaluate_every: Count | None = None
     participation: float | tuple[float, ...] | str = 0.1
     weighting: Weighting = "equal"
-    devices: str | None = None  # "package.module:function" that returns facts, one value a client
+    devices: str | None = None
     device: str = "cpu"
     engine: EngineName = "workers"
-    workers: Count | None = None  # processes; None: one per core
+    workers: Count | None = None
     algorithm: AlgorithmSettings = FastFedADMM()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings(num_clients=100)
     local: LocalTraining = LocalTraining(epochs="1..5")
     state: StateSettings = StateSettings()
-    faults: Faults | None = None  # what goes wrong on the way, if anything
-    certificate: CertificateSettings | None = None  # V^t and the Lagrangian in the record of a round
-    clock: Clock | None = None  # how long things take, if that is simulated
+    faults: Faults | None = None
+    certificate: CertificateSettings | None = None
+    clock: Clock | None = None
 
     @model_validator(mode="after")
     def _check_goal(self) -> Self:

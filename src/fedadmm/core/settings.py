@@ -9,11 +9,13 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from numbers import Integral
 from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, ValidationInfo, model_validator
+from pydantic._internal._model_construction import ModelMetaclass
 
 from fedadmm.core.errors import InputError, near_names, new_name
 from fedadmm.core.schedules import check_rate
@@ -23,7 +25,15 @@ Value = TypeVar("Value")
 DrawnValue = TypeVar("DrawnValue", covariant=True)
 
 
-class Settings(BaseModel):
+class _Readable(ModelMetaclass):
+    """Leaves pydantic's machinery out of what help() shows of a class: its docstring has the keys."""
+
+    def __dir__(self) -> list[str]:
+        own = [name for kind in self.__mro__ if kind.__module__.startswith("fedadmm") for name in vars(kind)]
+        return [name for name in own if not name.startswith(("_", "model_"))]
+
+
+class Settings(BaseModel, metaclass=_Readable):
     """A table of an experiment: frozen, with no keys but its own."""
 
     model_config = {"frozen": True, "extra": "forbid", "arbitrary_types_allowed": True}
@@ -33,6 +43,18 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise InputError(_sentence(error, known=list(type(self).model_fields))) from None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Give help() a signature with the defaults alone; the types are in the docstring, in words."""
+        super().__pydantic_init_subclass__(**options)
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()}
+        keyword = Parameter.KEYWORD_ONLY
+        parameters = [
+            Parameter(name, keyword, default=Parameter.empty if cls.model_fields[name].is_required() else default)
+            for name, default in defaults.items()
+        ]
+        cls.__signature__ = Signature(parameters)
 
     def replace(self, **changes: Any) -> Self:
         """Return these settings with some values changed, and all of them checked again."""
@@ -47,6 +69,7 @@ def within(numbers: str, holds: Callable[[Any], bool]) -> AfterValidator:
             raise InputError(f"{info.field_name}={value} is out of range; use {numbers}")
         return value
 
+    check.words = numbers  # type: ignore[attr-defined]  # for the page of all keys
     return AfterValidator(check)
 
 
@@ -131,13 +154,20 @@ KEYS = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "lognormal":
 
 
 class Distribution(Settings):
-    """What a quantity above 0 is drawn from, such as {distribution = "log_uniform", low = 50, high = 1000}."""
+    """What a quantity above 0 is drawn from, such as {distribution = "log_uniform", low = 50, high = 1000}.
+
+    distribution = "log_uniform": "uniform" or "log_uniform" between low and high, or "lognormal".
+    low = 50: the least value.
+    high = 1000: the largest value.
+    median = 100: of "lognormal".
+    sigma = 0.5: of "lognormal", the standard deviation of the logarithm.
+    """
 
     distribution: Literal["uniform", "log_uniform", "lognormal"]
     low: Positive | None = None
     high: Positive | None = None
     median: Positive | None = None
-    sigma: Positive | None = None  # the standard deviation of the logarithm
+    sigma: Positive | None = None
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -165,7 +195,10 @@ class Distribution(Settings):
 
 
 class FallingDistribution(Distribution):
-    """A distribution of values that fall over rounds: in round t a client's is what was drawn, over t^power."""
+    """A distribution of values that fall over rounds: in round t a client's is what was drawn, over t^power.
+
+    power = 2: 0 lets them stay. The other keys are those of a distribution.
+    """
 
     power: NonNegative = 0.0
 
@@ -201,7 +234,12 @@ NumberOrRange = Annotated[int | str, BeforeValidator(_read_number_or_range)]
 
 
 class Stragglers(Settings):
-    """A share of the clients, drawn anew in each round, that do what they can; the others do all of their epochs."""
+    """A share of the clients, drawn anew in each round, that do what they can; the others do all of their epochs.
+
+    share = 0.4: the probability with which a client is such a one.
+    epochs = "1..10": theirs; a number or a range.
+    others = 10: the epochs of the others; a number or a range.
+    """
 
     share: Probability
     epochs: NumberOrRange

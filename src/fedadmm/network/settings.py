@@ -10,11 +10,16 @@ from fedadmm.core.settings import Count, Distribution, Fraction, NonNegative, Po
 
 
 class Availability(Settings):
-    """When devices are on: a share of each period, at a time of their own, or as a CSV file says."""
+    """When devices are on: a share of each period, at a time of their own, or as a CSV file says.
 
-    period: Positive  # seconds after which it begins anew
-    share: Fraction | tuple[Fraction, ...] | Distribution | None = None  # of the period
-    trace: str | None = None  # a CSV file with client, from, until: seconds within the period
+    period = 86400: seconds after which it begins anew.
+    share = 0.3: of the period in which a device is on; a number, a list, one per client, or a distribution.
+    trace = "trace.csv": a CSV file with client, from, until, in seconds within the period; in the place of share.
+    """
+
+    period: Positive
+    share: Fraction | tuple[Fraction, ...] | Distribution | None = None
+    trace: str | None = None
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -30,10 +35,12 @@ class Asynchronous(Settings):
     """The server updates when some uploads have arrived, and does not wait for the others; a round is an update.
 
     As many clients are at work as a synchronous round would have: who has reported makes room for one that is free.
+
+    buffer = 5: uploads that make an update.
+    max_staleness = 10: updates that an upload may miss; the server waits for who would miss more. Left out: any number.
     """
 
-    buffer: Count  # uploads that make an update
-    # Updates that an upload may miss; the server waits for who would miss more.
+    buffer: Count
     max_staleness: Staleness | None = None
 
 
@@ -42,16 +49,24 @@ class Clock(Settings):
 
     Each quantity is a number, a list, one per client, or {distribution = "log_uniform", low = 50, high = 1000}.
 
-    deadline: seconds that a round may last. late: who cannot make it does as many epochs as fit ("less"), or is
-        asked in vain ("drop"). Both are decided by the epochs that were asked for.
+    speed = 100: gradients of single examples per second; left out where the file of `devices` has it.
+    upload = 1e6: bytes per second; left out, it takes no time.
+    download = 1e7: bytes per second; left out, it takes no time.
+    latency = 0.1: seconds that a message takes beside its bytes.
+    devices = "devices.csv": a CSV file with client and any of speed, upload, download, latency.
+    availability = {period = 86400, share = 0.3}: when devices are on; left out, always.
+    deadline = 60: seconds that a round may last.
+    late = "drop": who cannot make the deadline does as many epochs as fit ("less"), or is asked in vain ("drop"). Both
+        are decided by the epochs that were asked for.
+    asynchronous = {buffer = 5}: the server updates when some uploads have arrived; left out, it waits for all.
     """
 
-    speed: Quantity | None = None  # gradients of single examples per second; None: the file has it
-    upload: Quantity | None = None  # bytes per second; None: it takes no time
+    speed: Quantity | None = None
+    upload: Quantity | None = None
     download: Quantity | None = None
-    latency: NonNegative | tuple[NonNegative, ...] | Distribution = 0.0  # seconds that a message takes beside its bytes
-    devices: str | None = None  # a CSV file with client and any of speed, upload, download, latency
-    availability: Availability | None = None  # None: always on
+    latency: NonNegative | tuple[NonNegative, ...] | Distribution = 0.0
+    devices: str | None = None
+    availability: Availability | None = None
     deadline: Positive | None = None
     late: Literal["less", "drop"] = "less"
     asynchronous: Asynchronous | None = None
@@ -83,12 +98,21 @@ class Clock(Settings):
 
 
 class Faults(Settings):
-    """How often messages are lost, late or doubled, as probabilities for each client of a round."""
+    """How often messages are lost, late or doubled, as probabilities for each client of a round.
+
+    lose_requests = 0.1: the request is lost, and the client does nothing.
+    lose_replies = 0.1: the client trains, and its reply is lost.
+    duplicate = 0.1: the reply comes twice.
+    delay = 0.1: the reply comes after the round has ended, by up to `delay_rounds` rounds.
+    delay_rounds = 3: the longest delay.
+    away = 0.1: the client goes away, and gets no request for `away_rounds` rounds.
+    away_rounds = 3: how long it stays away.
+    """
 
     lose_requests: Probability = 0.0
     lose_replies: Probability = 0.0
     duplicate: Probability = 0.0
-    delay: Probability = 0.0  # the reply comes after the round has ended, by up to `delay_rounds` rounds
+    delay: Probability = 0.0
     delay_rounds: Count = 3
-    away: Probability = 0.0  # the client goes away, and gets no request for `away_rounds` rounds
+    away: Probability = 0.0
     away_rounds: Count = 3

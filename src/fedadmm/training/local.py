@@ -16,36 +16,41 @@ from fedadmm.training.choices import NAMES, SolverName, check_optimizer_name, ch
 class LocalTraining(Settings):
     """How a client solves its local problem: with which solver, how exactly, and for how long.
 
-    epochs: a number, a range such as "1..5" (drawn anew for each client and round), a list, one per client,
-        or {share = 0.4, epochs = "1..10", others = 10}: stragglers, and the others; each a number or a range.
-    batch_size: a number, or "full".
-    learning_rate: a number, or a schedule over rounds.
-    momentum: of SGD. weight_decay: of every solver and optimizer.
-    optimizer: "sgd" (if None), "adam", "adamw", or "package.module:Class", a torch optimizer or a function of
+    epochs = "1..5": a number, a range such as "1..5" (drawn anew for each client and round), a list, one per client, or
+        {share = 0.4, epochs = "1..10", others = 10}: stragglers, and the others; each a number or a range.
+    batch_size = 32: a number, or "full".
+    learning_rate = 0.05: a number, or a schedule over rounds.
+    momentum = 0.9: of SGD, from 0 to below 1.
+    weight_decay = 1e-4: of every solver and optimizer, from 0 to below 1.
+    optimizer = "adam": "sgd" (if None), "adam", "adamw", or "package.module:Class", a torch optimizer or a function of
         (parameters, lr) that returns one. It takes the steps in minibatches, and sees the gradient of the loss and of
         the algorithm's terms, such as rho (w - theta). Its state is new at each visit: Adam's moments are neither kept
         nor sent. weight_decay is a part of the gradient, as in torch.optim.Adam; "adamw" does it in its own way.
-    optimizer_options: further arguments of the optimizer, such as {betas = [0.9, 0.99]}.
-    warmup: the share of a visit's steps in which the learning rate rises from near 0 to its value, such as 0.1.
-    rate_decay: "linear" or "cosine"; the learning rate then falls towards 0 until the visit ends. None: it stays.
-    clip: of SGD; the largest norm of a batch's gradient of the loss, before weight decay, l2 and the algorithm's terms
-        are added. FedDyn's published code clips to 10 (github.com/alpemreacar/FedDyn, utils_general.py). For FedAvg
-        that is the same; of FedProx, SCAFFOLD and FedDyn it clips the sum with the term linear in w, and not weight
-        decay, which is FedDyn's alpha w. FedADMM's published code (github.com/YonghaiGong/FedADMM) clips nothing.
-    personal_epochs: how many of a visit's epochs, the first ones, train the personal parts alone (model.personal); the
-        others then train the shared parts alone, as FedRep does: epochs = 6 and personal_epochs = 5 are five epochs of
-        the head and one of the body. None: every epoch trains both, as FedPer and FedBN do.
-    solver: "sgd" (if None), "gd", "lbfgs", "package.module:function" (see fedadmm.training.solvers), a list, one per
-        client, or shares of the clients such as {sgd = 0.5, gd = 0.2, "package.module:function" = 0.3}. Other solvers
-        than SGD take gradients over all examples: an epoch is then one such gradient after the first, and one step.
-    tolerance: epsilon_i; a client stops where |grad L_i|^2 <= epsilon_i (equation 6), which SGD checks after each
-        epoch. A number, a schedule such as {schedule = "power", start = 1.0, power = 2}, a list, one per client, or
-        {distribution = "log_uniform", low = 1e-4, high = 1e-2}; then `power = 2` lets it fall over rounds, too.
-    max_steps: a client stops after this many steps, in the midst of an epoch if need be.
-    seconds, speed: a client stops after this many seconds on its simulated device, which takes `speed` gradients of
-        single examples a second: a number, a list, one per client, a distribution, or the name of a fact of `devices`.
-        However short the time, it takes one step (SGD: one batch; the others: two gradients over all examples).
-        Where there is a [clock], a device has the clock's speed, and `speed` is left out here.
+    optimizer_options = {betas = [0.9, 0.99]}: further arguments of the optimizer.
+    warmup = 0.1: the share of a visit's steps in which the learning rate rises from near 0 to its value, such as 0.1.
+    rate_decay = "cosine": "linear" or "cosine"; the learning rate then falls towards 0 until the visit ends. None: it
+        stays.
+    clip = 10.0: of SGD; the largest norm of a batch's gradient of the loss, before weight decay, l2 and the algorithm's
+        terms are added. FedDyn's published code clips to 10 (github.com/alpemreacar/FedDyn, utils_general.py). For
+        FedAvg that is the same; of FedProx, SCAFFOLD and FedDyn it clips the sum with the term linear in w, and not
+        weight decay, which is FedDyn's alpha w. FedADMM's published code (github.com/YonghaiGong/FedADMM) clips
+        nothing.
+    personal_epochs = 5: how many of a visit's epochs, the first ones, train the personal parts alone (model.personal);
+        the others then train the shared parts alone, as FedRep does: epochs = 6 and personal_epochs = 5 are five epochs
+        of the head and one of the body. None: every epoch trains both, as FedPer and FedBN do.
+    solver = {sgd = 0.5, lbfgs = 0.5}: "sgd" (if None), "gd", "lbfgs", "package.module:function" (see
+        fedadmm.training.solvers), a list, one per client, or shares of the clients such as {sgd = 0.5, gd = 0.2,
+        "package.module:function" = 0.3}. Other solvers than SGD take gradients over all examples: an epoch is then one
+        such gradient after the first, and one step.
+    tolerance = {schedule = "power", start = 1.0, power = 2}: epsilon_i; a client stops where |grad L_i|^2 <= epsilon_i
+        (equation 6), which SGD checks after each epoch. A number, a schedule, a list, one per client, or {distribution
+        = "log_uniform", low = 1e-4, high = 1e-2}; then `power = 2` lets it fall over rounds, too.
+    max_steps = 100: a client stops after this many steps, in the midst of an epoch if need be.
+    seconds = 10: a client stops after this many seconds on its simulated device. However short the time, it takes one
+        step (SGD: one batch; the others: two gradients over all examples).
+    speed = {distribution = "log_uniform", low = 50, high = 1000}: of a client's device, in gradients of single examples
+        a second: a number, a list, one per client, a distribution, or the name of a fact of `devices`. Where there is a
+        [clock], a device has the clock's speed, and this is left out.
     """
 
     epochs: Epochs = 1

@@ -1,0 +1,156 @@
+"""Every key of an experiment with its meaning, type, default and an example, read off the classes and their docstrings.
+
+A docstring has an entry for each field, which begins with an example in TOML: `batch_size = 32: a number, or "full".`
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import tomli_w
+from pydantic.fields import FieldInfo
+
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.config.experiment import Experiment, algorithm_to_table
+from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errors import InputError, near_names
+from fedadmm.core.schedules import SCHEDULES, Schedule, to_plain
+from fedadmm.core.settings import Distribution, Settings, Stragglers
+
+ENTRY = re.compile(r"^(\w+) = (.+?): (.*)$")
+WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): ""}
+
+
+class Key(NamedTuple):
+    """A key of a table."""
+
+    name: str
+    type: str
+    default: str  # in TOML; "" if it is left out, "required" if it must be given
+    example: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class KeyTable:
+    """A table of an experiment's file: what it is, and its keys."""
+
+    name: str  # as in the file, such as local or clock.availability; "" for the keys above all tables
+    about: str
+    keys: tuple[Key, ...]
+
+
+def entries_of(kind: type) -> dict[str, tuple[str, str]]:
+    """Return the example and the meaning of each field that a class, or a base of it, has a line for."""
+    texts = [inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__)]
+    paragraphs = [" ".join(part.split()) for text in texts for part in re.split(r"\n(?!    )", text)]
+    return {found[1]: (found[2], found[3]) for part in paragraphs if (found := ENTRY.match(part))}
+
+
+def tables() -> Iterator[KeyTable]:
+    """Yield the tables of an experiment: its own keys, those of its tables, and those of every algorithm."""
+    yield from _of_settings("", Experiment)
+    for name, kind in ALGORITHMS.items():
+        yield _of_algorithm(f"algorithm {name}", kind)
+    for name, settings in (("distribution", Distribution), ("stragglers", Stragglers)):
+        yield from _of_settings(name, settings)
+
+
+def table_named(name: str) -> KeyTable:
+    """Return a table by its name; an algorithm goes by its own."""
+    known = {table.name.removeprefix("algorithm "): table for table in tables()}
+    if name not in known:
+        raise InputError(f"there is no table {name!r}; {near_names(name, filter(None, known), what='tables')}")
+    return known[name]
+
+
+def _of_settings(name: str, kind: type[Settings], given: Settings | None = None) -> Iterator[KeyTable]:
+    """Yield the table of some settings, and those in it; `given` are those of an experiment that says nothing."""
+    entries, hints = entries_of(kind), get_type_hints(kind, include_extras=True)
+    defaults = {key: _default_of(field) for key, field in kind.model_fields.items()} | dict(given or ())
+    keys = [_key(key, hints[key], default, entries) for key, default in defaults.items()]
+    yield KeyTable(name, _first_line(kind), tuple(keys))
+    for key, default in defaults.items():
+        for inner in filter(_is_table, (hints[key], *get_args(hints[key]))):
+            yield from _of_settings(f"{name}.{key}".lstrip("."), inner, default)
+
+
+def _is_table(part: Any) -> bool:
+    """Return whether a type is a table of its own, and not one way to write a value."""
+    return isinstance(part, type) and issubclass(part, Settings) and not hasattr(part, "draw")
+
+
+def _of_algorithm(name: str, kind: type[Algorithm[Any, Any, Any, Any]]) -> KeyTable:
+    entries, hints = entries_of(kind), get_type_hints(kind, include_extras=True)
+    keys = [_key(field.name, hints[field.name], field.default, entries) for field in fields(kind)]
+    return KeyTable(name, _first_line(kind), tuple(keys))
+
+
+def _key(name: str, hint: Any, default: Any, entries: dict[str, tuple[str, str]]) -> Key:
+    example, meaning = entries.get(name, ("", ""))
+    return Key(name, type_text(hint), "required" if default is ... else _toml(default), example, meaning)
+
+
+def _default_of(field: FieldInfo) -> Any:
+    return ... if field.is_required() else field.get_default(call_default_factory=True)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Settings) or value is None or value == {}:
+        return ""
+    if isinstance(value, Algorithm):
+        return _toml(algorithm_to_table(value))
+    if isinstance(plain := to_plain(value), dict):
+        inner = ", ".join(f"{key} = {_toml(each)}" for key, each in plain.items() if each is not None)
+        return f"{{{inner}}}"
+    return tomli_w.dumps({"value": plain}).strip().removeprefix("value = ")
+
+
+def _first_line(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").splitlines()[0]
+
+
+def type_text(hint: Any) -> str:
+    """Return a type in words, such as `number from 0 to 1 or schedule`."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        words = [word for note in parts[1:] if (word := getattr(getattr(note, "func", None), "words", None))]
+        return words[0].removeprefix("a ") if words else type_text(parts[0])
+    if origin is Literal:
+        return " or ".join(f'"{value}"' for value in parts)
+    if origin in (Union, UnionType):
+        kinds = [part for part in parts if part not in get_args(Schedule)]
+        texts = [text for part in kinds if (text := type_text(part))]
+        return " or ".join(dict.fromkeys([*texts, *(["schedule"] if len(kinds) < len(parts) else [])]))
+    if origin is tuple:
+        return "list"
+    if origin is dict or _is_table(hint):
+        return "table"
+    if origin is Algorithm:
+        return "algorithm"
+    return WORDS[hint] if hint in WORDS else hint.__name__.removeprefix("Falling").lower()
+
+
+def markdown() -> str:
+    """Return all tables for docs/KEYS.md."""
+    parts = []
+    for table in tables():
+        title = f"[{table.name}]" if table.name else "Above all tables"
+        rows = ["| key | type | default | example | meaning |", "| --- | --- | --- | --- | --- |"]
+        for key in table.keys:
+            example = f"{key.name} = {key.example}" if key.example else ""
+            cells = [f"`{key.name}`", key.type, _code(key.default), _code(example), key.meaning]
+            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+        parts.append("\n".join([f"### {title}\n\n{table.about}\n", *(rows if table.keys else ["It has no keys."])]))
+    schedules = ["### Schedules", "A number that may change over rounds."]
+    for name, schedule in SCHEDULES.items():
+        numbers = ", ".join(f"{field.name} = {20 if field.type is int else 0.1}" for field in fields(schedule))
+        schedules.append(f'`{{schedule = "{name}", {numbers}}}`: {_first_line(schedule)}')
+    return "\n\n".join([*parts, *schedules]) + "\n"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text and text != "required" else text
