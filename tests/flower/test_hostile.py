@@ -13,8 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from local_grid import Array, LocalGrid, Message, assert_books_agree, start
 from test_strategy import config_of, grid_of, server_of
+from typer.testing import CliRunner
 
+from fedadmm.cli.federation import app
 from fedadmm.core.delivery import Request
+from fedadmm.core.errors import InputError
 from fedadmm.core.round import is_finite
 from fedadmm.flower.messages import BadReplyError, read_update
 
@@ -93,6 +96,46 @@ def test_a_reply_to_nobodys_question_is_passed_over(tmp_path: Path) -> None:
         replies[0].metadata.__dict__["_reply_to_message_id"] = "another"
         strategy.aggregate_train(1, replies)
         assert len(strategy._round.replies.missing) == 1
+
+
+def test_another_key_that_claims_a_client_is_refused_until_it_is_rebound(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(tmp_path)
+    for clients in [{0, 1, 2, 3}, {0, 1, 3}]:
+        with server_of(config) as strategy:
+            assert strategy._nodes.connected(grid_of(config), at_least=0).keys() == clients
+        (tmp_path / "digits" / "client-2" / "key").unlink()  # another machine, or an impostor, makes its own
+    assert "Node 102 is left out: client 2 joined with key" in told.text
+    done = CliRunner().invoke(app, ["rebind", "2", str(tmp_path / "digits" / "server")])
+    assert done.exit_code == 0, done.output
+    with server_of(config) as strategy:
+        assert strategy._nodes.connected(grid_of(config), at_least=0).keys() == {0, 1, 2, 3}
+
+
+def test_what_another_node_has_signed_is_of_no_use(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    signed: dict[str, Any] = {}
+
+    class Replaying(LocalGrid):
+        def _answer(self, message: Message) -> Message:
+            reply = super()._answer(message)
+            if message.metadata.dst_node_id == 103:
+                signed.update(reply.content["config"])
+            else:
+                reply.content["config"].update(signed)
+            return reply
+
+    from flower_fedadmm.client_app import app
+
+    config = config_of(tmp_path)
+    with server_of(config) as strategy:
+        assert strategy._nodes.connected(Replaying(app, config), at_least=0).keys() == {3}
+    assert "it has not signed that it is client 3" in told.text
+
+
+def test_rebind_names_a_folder_that_is_no_servers(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not the folder of a server that has run"):
+        CliRunner().invoke(app, ["rebind", "2", str(tmp_path)], catch_exceptions=False)
 
 
 SCALARS = st.one_of(

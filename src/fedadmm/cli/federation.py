@@ -1,4 +1,4 @@
-"""The command that tries Flower out on this machine: federation up, status, logs, kill, down."""
+"""The command that tries Flower out on this machine: federation up, status, logs, kill, rebind, down."""
 
 from pathlib import Path
 from typing import Annotated
@@ -82,6 +82,27 @@ def kill_command(name: Name, folder: Folder = Path("federation")) -> None:
     """
     _federation(folder).kill(name)
     say(f"{name} is dead; `fedadmm federation up` starts it again, once its old heartbeat has lapsed")
+
+
+@app.command("rebind")
+def rebind_command(
+    client: Annotated[int, typer.Argument(help="The client whose machine was replaced.", show_default=False)],
+    server: Annotated[Path, typer.Argument(help="The server's folder, STATE-DIR/NAME/server.", show_default=False)],
+) -> None:
+    """Let the next node that joins as this client answer for it from then on; its old key is refused.
+
+    Example: fedadmm federation rebind 2 fedadmm-state/digits/server
+    """
+    from fedadmm.flower.server_folder import ServerFolder  # imports torch
+
+    folder = ServerFolder.at(server)
+    try:
+        if folder.key_of(client) is None:
+            raise InputError(f"client {client} is bound to no key in {server}; nothing was changed")
+        folder.bind(client, None)
+    finally:
+        folder.close()
+    say(f"The next node that joins as client {client} answers for it from then on.")
 
 
 @app.command("down")

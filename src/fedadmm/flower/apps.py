@@ -95,7 +95,7 @@ class Node:
     def __init__(self, context: Context, data: DataFunction, make_task: MakeTask) -> None:
         settings = FederationSettings.from_run_config(context.run_config)
         self._algorithm = settings.algorithm
-        self.client = client_of(context)
+        self.client, self._node = client_of(context), context.node_id
         self._folder = RunFolder(settings.client_folder(context))
         self._examples = as_examples(data(context))
         self._task = make_task(settings, self._examples)
@@ -106,7 +106,8 @@ class Node:
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
         with self._store(federation_of(content)):
-            return pack_description(self.client, self._wire.description)
+            client, folder, model = self.client, self._folder.path, self._wire.description
+            return pack_description(content, node=self._node, client=client, folder=folder, model=model)
 
     def train(self, content: RecordDict) -> RecordDict:
         """Answer a request: the new state is on the disk before the reply leaves."""

@@ -1,5 +1,6 @@
 """Which node is which client: asked of every node once, as Flower draws the ids of nodes."""
 
+import secrets
 import time
 from itertools import zip_longest
 from logging import INFO, WARNING
@@ -8,7 +9,8 @@ from flwr.app import Message, MessageType
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedadmm.flower.messages import BadReplyError, NoReplyError, pack_question, read_description
+from fedadmm.flower.messages import BadReplyError, Description, NoReplyError, pack_question, read_description
+from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 
 POLL = 1.0  # seconds between two looks at who is there
@@ -17,8 +19,8 @@ POLL = 1.0  # seconds between two looks at who is there
 class ClientNodes:
     """The nodes that are known, each with its client."""
 
-    def __init__(self, settings: FederationSettings, *, federation: str, model: list[str]) -> None:
-        self._federation, self._model = federation, model
+    def __init__(self, settings: FederationSettings, *, folder: ServerFolder, model: list[str]) -> None:
+        self._folder, self._model = folder, model
         self._num_clients, self._timeout = settings.num_clients, settings.round_timeout
         self._clients: dict[int, int] = {}  # node -> client
         self._left_out: set[int] = set()
@@ -39,34 +41,44 @@ class ClientNodes:
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         if nodes:
+            question, federation = secrets.token_hex(16), self._folder.federation
             messages = [
-                Message(pack_question(self._federation), node, MessageType.QUERY, ttl=self._timeout) for node in nodes
+                Message(pack_question(federation, question), node, MessageType.QUERY, ttl=self._timeout)
+                for node in nodes
             ]
             replies = grid.send_and_receive(messages, timeout=self._timeout)
             for reply in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
-                self._note(reply)
+                self._note(reply, question)
 
-    def _note(self, reply: Message) -> None:
+    def _note(self, reply: Message, question: str) -> None:
         node = reply.metadata.src_node_id
         try:
-            client, model = read_description(reply)
+            told = read_description(reply, federation=self._folder.federation, question=question)
         except (BadReplyError, NoReplyError) as error:
             log(WARNING, "Node %d is not asked: %s", node, error)
             return
-        problem = self._problem(client, model)
+        problem = self._problem(told)
         if problem is None:
-            self._clients[node] = client
-            log(INFO, "Node %d is client %d", node, client)
+            if self._folder.key_of(told.client) is None:
+                self._folder.bind(told.client, told.key)
+            self._clients[node] = told.client
+            log(INFO, "Node %d is client %d", node, told.client)
         else:
             self._left_out.add(node)
             log(WARNING, "Node %d is left out: %s", node, problem)
 
-    def _problem(self, client: int, model: list[str]) -> str | None:
+    def _problem(self, told: Description) -> str | None:
+        client = told.client
         if not 0 <= client < self._num_clients:
             return f"its client-id is {client}, and num-clients is {self._num_clients}; raise it, or correct the id"
         if client in self._clients.values():
             return f"another node is client {client}; give each node a client-id of its own"
-        for theirs, ours in zip_longest(model, self._model, fillvalue="nothing"):
+        if (key := self._folder.key_of(client)) not in (None, told.key):
+            return (
+                f"client {client} joined with key {key[:8]}, and this node has key {told.key[:8]}; if its machine was "
+                f"replaced, end the run and use: fedadmm federation rebind {client}"
+            )
+        for theirs, ours in zip_longest(told.model, self._model, fillvalue="nothing"):
             if theirs != ours:
                 return f"client {client} has another model: {theirs} where the server has {ours}; install the same app"
         return None

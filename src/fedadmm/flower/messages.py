@@ -8,6 +8,7 @@ BadReplyError with the reason. So whatever is to be demanded of replies is deman
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from flwr.serverapp.strategy import Strategy
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import Request
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite, norm_of
+from fedadmm.flower.identity import Claim, Signed, signed
 from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
 
 MOST_SCORES = 100  # that an evaluation may have
@@ -66,9 +68,9 @@ def read_request(content: RecordDict, wire: Wire) -> NodeRequest:
     return NodeRequest(assignment, delivery, federation_of(content), download, buffers, initial)
 
 
-def pack_question(federation: str) -> RecordDict:
-    """Return the question to a node which client it is."""
-    return RecordDict({"config": ConfigRecord({"federation": federation})})
+def pack_question(federation: str, question: str) -> RecordDict:
+    """Return the question to a node which client it is; `question` is drawn, and asked once."""
+    return RecordDict({"config": ConfigRecord({"federation": federation, "question": question})})
 
 
 def federation_of(content: RecordDict) -> str:
@@ -84,19 +86,33 @@ class BadReplyError(Exception):
     """A reply that is not what was asked for, with the reason."""
 
 
-def pack_description(client: int, model: list[str]) -> RecordDict:
-    """Return as records which client a node is, and the arrays of its model."""
-    return RecordDict({"config": ConfigRecord({"client-id": client, "model": model})})
+def pack_description(content: RecordDict, *, node: int, client: int, folder: Path, model: list[str]) -> RecordDict:
+    """Return as records which client a node is, signed with the key in its folder, and the arrays of its model."""
+    question = str(content.config_records["config"]["question"])
+    key, signature = signed(Claim(federation_of(content), question, node, client), folder=folder)
+    facts: dict[str, Any] = {"client-id": client, "model": model, "key": key, "signature": signature}
+    return RecordDict({"config": ConfigRecord(facts)})
 
 
-def read_description(message: Message) -> tuple[int, list[str]]:
-    """Return which client a node is, and the arrays of its model."""
+class Description(NamedTuple):
+    """What a node says of itself."""
+
+    client: int
+    model: list[str]  # a line for each array
+    key: str  # with which it has signed that it is this client
+
+
+def read_description(message: Message, *, federation: str, question: str) -> Description:
+    """Return what a node says of itself in answer to a question; one that has not signed it is a bad reply."""
     with _reading(message) as content:
         config = content.config_records["config"]
         model = config["model"]
         if not isinstance(model, list):
             raise WrongFormatError("model is not a list of arrays")
-        return integer(config, "client-id"), [str(line) for line in model]
+        client, by = integer(config, "client-id"), Signed(str(config["key"]), str(config["signature"]))
+        if not by.is_of(Claim(federation, question, message.metadata.src_node_id, client)):
+            raise WrongFormatError(f"it has not signed that it is client {client}")
+        return Description(client, [str(line) for line in model], by.key)
 
 
 def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_examples: int) -> RecordDict:

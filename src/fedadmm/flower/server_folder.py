@@ -1,13 +1,19 @@
 """The server's folder: its checkpoint, what was applied of each client, and the records; a round is one transaction."""
 
 import time
+import tomllib
 import uuid
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple
+
+import tomli_w
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE
 from fedadmm.core.engine import state_types
+from fedadmm.core.errors import InputError
+from fedadmm.core.files import write_whole
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
@@ -24,11 +30,29 @@ class Applied(NamedTuple):
     number: int
 
 
+SETTINGS = "federation.toml"  # with which the server's folder was last used
+
+
 class ServerFolder:
     """What the server must not lose, in a folder that one run at a time may hold."""
 
-    def __init__(self, settings: FederationSettings, *, initial: Vector) -> None:
-        self.folder = RunFolder(settings.server_folder)
+    @classmethod
+    def at(cls, path: Path) -> "ServerFolder":
+        """Open the folder of a server that has run, with the settings that it last had."""
+        try:
+            settings = FederationSettings(**tomllib.loads((path / SETTINGS).read_text()))
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{path} is not the folder of a server that has run ({SETTINGS}: {error}); it is "
+                "STATE-DIR/NAME/server, where the ServerApp runs"
+            ) from error
+        return cls(settings, path=path)
+
+    def __init__(
+        self, settings: FederationSettings, *, initial: Vector | None = None, path: Path | None = None
+    ) -> None:
+        """Open the folder that the settings name, or another; to make it, `initial`, theta^0, is needed."""
+        self.folder = RunFolder(settings.server_folder if path is None else path)
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
@@ -40,6 +64,7 @@ class ServerFolder:
             self._held = held.pop_all()
         self.federation = self.store.about["federation"]
         self._last_number = NONE
+        write_whole(self.folder.path / SETTINGS, tomli_w.dumps(settings.to_table()))
         self.folder.write_records(self.records())
 
     def close(self) -> None:
@@ -54,6 +79,14 @@ class ServerFolder:
         """Return the number of a client's last update that was applied."""
         state = self.store.get(client)
         return NONE if state is None else state[0]
+
+    def key_of(self, client: int) -> str | None:
+        """Return the key that answers for a client, None if it never joined."""
+        return self.store.noted(f"client {client}")
+
+    def bind(self, client: int, key: str | None) -> None:
+        """Let this key alone answer for a client; None: the next that joins as that client."""
+        self.store.note(f"client {client}", key)
 
     def new_number(self) -> int:
         """Return a number above every one that was ever used: the clock's, as a restored server has forgotten some."""

@@ -80,6 +80,13 @@ class FederationSettings(Settings):
             inner[last] = value
         return cls(**table)
 
+    def to_table(self) -> dict[str, Any]:
+        """Return the settings as tables, without what is None."""
+        table = self.model_dump() | {"algorithm": algorithm_to_table(self.algorithm), "local": self.local.to_table()}
+        for name in ("algorithm", "local"):
+            table[name] = {key: value for key, value in table[name].items() if value is not None}
+        return {key: value for key, value in table.items() if value is not None}
+
     @property
     def identity(self) -> dict[str, str]:
         """What determines a round, key by key as a run configuration names them."""

@@ -92,7 +92,7 @@ class AlgorithmStrategy(Strategy):
         self._planner = Planner(
             self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
         )
-        self._nodes = ClientNodes(settings, federation=folder.federation, model=self.wire.description)
+        self._nodes = ClientNodes(settings, folder=folder, model=self.wire.description)
         self.checkpoint = folder.store.checkpoint() or ServerCheckpoint(
             0, self.algorithm.init_server(folder.store.initial()), model.buffers(), 0.0
         )

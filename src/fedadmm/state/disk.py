@@ -22,6 +22,7 @@ from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import NUMBER, PAIR, Advice, Durability, Tables, damage, fields_of, open_checked
 
 CHECKPOINT = b"progress"  # the key of the newest
+NOTE = b"note on "  # and what it is on
 OLDER = b"progress after "  # and a round: what clients that are still at work were sent
 
 
@@ -158,6 +159,22 @@ class DiskStore:
         with self.file.reading("the initial model") as tables:
             theta: Vector = decode(tables.get("meta", b"initial"))[0]
         return theta
+
+    def note(self, name: str, value: str | None) -> None:
+        """Keep a line of text beside the rounds, or forget it."""
+        key = NOTE + name.encode()
+        with self.file.writing() as tables:
+            if value is None:
+                tables.delete("meta", key)
+            else:
+                tables.put("meta", key, value.encode())
+        self.file.flush()
+
+    def noted(self, name: str) -> str | None:
+        """Return a line of text that was kept, None if there is none."""
+        with self.file.reading(f"the note on {name}") as tables:
+            value = tables.find("meta", NOTE + name.encode())
+            return None if value is None else bytes(value).decode()
 
     def round_of(self, client: int) -> int | None:
         """Return the round of a client's state, None if it has none."""
