@@ -5,7 +5,6 @@ import tomllib
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +95,12 @@ def simulated(config: dict[str, Any], *, history: list[Iterable[int]], **options
 
     settings = FederationSettings.from_run_config(config)
     digits = fedadmm.load("digits")
-    data = fedadmm.federate(digits, num_clients=settings.num_clients, partition="iid", seed=settings.seed)
+    share, seed = settings.client_test, settings.seed
+    data = fedadmm.federate(digits, num_clients=settings.num_clients, partition="iid", seed=seed, client_test=share)
     simulation = Simulation(
         settings.algorithm,
         model=task.model,
-        data=replace(data, held_out=data) if settings.personal else data,  # a node is scored on its own examples
+        data=data,
         personal=settings.personal,
         local=settings.local,
         participation=lambda number, generator, devices: list(history[number - 1]),

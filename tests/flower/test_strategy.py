@@ -102,7 +102,7 @@ def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_pa
 
 
 def test_a_personal_head_stays_on_its_node_whatever_is_lost(tmp_path: Path) -> None:
-    config = config_of(tmp_path, algorithm__name="fedavg", personal="3.*", fraction_evaluate=1.0)
+    config = config_of(tmp_path, algorithm__name="fedavg", personal="3.*", client_test=0.25, fraction_evaluate=1.0)
     grid = grid_of(config, fate=random_fate(1))
     with server_of(config) as strategy:
         result = start(strategy, grid, rounds=4)
@@ -114,7 +114,7 @@ def test_a_personal_head_stays_on_its_node_whatever_is_lost(tmp_path: Path) -> N
         assert records[-1].bytes_up == sent * len(records[-1].clients)
         simulation = simulated(config, history=[record.clients for record in records])
         told = result.evaluate_metrics_clientapp[4]["accuracy"]
-        examples = simulation.task.data.num_examples
+        examples = simulation.task.held_out.num_examples
         right = np.average(simulation.evaluate_clients().values, weights=examples)
         assert told == pytest.approx(right)
         state_dir = tmp_path / strategy.settings.name

@@ -10,6 +10,7 @@ from torch.nn import functional
 import fedadmm
 from fedadmm import Experiment, FedAvg, InputError, LocalTraining, PartitionedData, Record
 from fedadmm.report.runs import read_run
+from fedadmm.runs.assembly import data_of
 from fedadmm.runs.client_scores import ClientScores
 from fedadmm.runs.runner import run
 from fedadmm.runs.sinks import numbers_of
@@ -27,7 +28,7 @@ def _data(client_test: float | None = 0.2, **options: object) -> PartitionedData
 
 
 def _rows(data: PartitionedData, client: int) -> set[tuple[float, ...]]:
-    return {tuple(row) for row in data.client(client).inputs.tolist()}
+    return {tuple(row) for row in data.client(client).inputs.flatten(1).tolist()}
 
 
 def test_the_held_out_examples_of_a_client_are_its_own_and_it_trains_on_the_others() -> None:
@@ -39,6 +40,17 @@ def test_the_held_out_examples_of_a_client_are_its_own_and_it_trains_on_the_othe
         trained, held = _rows(data, client), _rows(data.held_out, client)
         assert trained | held == _rows(whole, client)
         assert not trained & held
+
+
+def test_what_is_tuned_is_never_judged_on_the_examples_that_a_run_is_judged_on() -> None:
+    table = {"name": "digits", "num_clients": 10, "client_test": 0.25}
+    run_data, tuning_data = (data_of(Experiment(data=table | more)) for more in ({}, {"validation": 0.2}))
+    for client in range(10):
+        trained, judged = _rows(run_data, client), _rows(run_data.held_out, client)
+        tuned, valid = _rows(tuning_data, client), _rows(tuning_data.held_out, client)
+        assert tuned | valid == trained
+        assert not valid & (judged | tuned)
+    assert len(tuning_data.test.targets) == tuning_data.held_out.num_examples.sum()
 
 
 def test_a_record_has_mean_spread_worst_decile_and_quantiles_over_clients() -> None:

@@ -204,15 +204,15 @@ def test_a_layer_without_a_second_derivative_is_a_sentence() -> None:
 def test_flowers_server_says_that_its_model_takes_no_whole_numbers(model: Any) -> None:
     pytest.importorskip("flwr")
     from fedadmm.flower import FederationSettings
-    from fedadmm.flower.apps import _evaluation, task_maker
+    from fedadmm.flower.apps import OwnData, _evaluation, task_maker
 
     settings = FederationSettings.from_run_config({"num-clients": 4})
     make_task = task_maker(model, nn.functional.cross_entropy, {})
     _, test = pairs()
     if model is Bag:
-        evaluate = _evaluation(make_task(settings, as_examples(test)))
+        evaluate = _evaluation(make_task(settings, OwnData(as_examples(test))))
         task = learning_task(made(Bag), dealt())
         assert evaluate(task.model.weights, task.buffers())["loss"] > 0
     else:
         with pytest.raises(InputError, match=NONE_TAKEN):
-            _evaluation(make_task(settings, as_examples(test)))
+            _evaluation(make_task(settings, OwnData(as_examples(test))))

@@ -86,13 +86,16 @@ def federate(
     alpha: float = 0.5,
     quantiles: int | None = None,
     client_test: float | None = None,
+    validation: float | None = None,
 ) -> PartitionedData:
     """Deal a dataset to clients.
 
     `partition` is one of PARTITIONS, or a user's function of (labels, num_clients, generator), itself or as
     "package.module:function". Where it settles the number of clients, as "natural" does, num_clients may be None.
     Targets that are numbers are dealt as if each of so many `quantiles` were a class.
-    `client_test` is the share of each client's examples that it is scored on, and does not train on.
+    `client_test` is the share of each client's examples that it is scored on, and does not train on. With it,
+    `validation` is the share of the others that takes their place, and all clients' together that of the test examples:
+    so what is tuned is never judged on what a run is judged on.
     """
     if not isinstance(dataset, Dataset):
         raise InputError(
@@ -122,8 +125,12 @@ def federate(
             indices = partitions.checked(dealt, num_examples=len(labels), num_clients=num_clients)
     if client_test is None:
         return _dealt(dataset, indices)
-    kept, held = _split_each(indices, fraction=client_test, seed=seed)
-    return replace(_dealt(dataset, kept), held_out=replace(_dealt(dataset, held), test=None))
+    kept, held = _split_each(indices, client_test, seed=seed, key="client_test")
+    if validation is None:
+        return replace(_dealt(dataset, kept), held_out=replace(_dealt(dataset, held), test=None))
+    kept, held = _split_each(kept, validation, seed=seed, key="validation")
+    held_out = replace(_dealt(dataset, held), test=None)
+    return replace(_dealt(dataset, kept), held_out=held_out, test=Examples(held_out.inputs, held_out.targets))
 
 
 def _dealt(dataset: Dataset, indices: Indices) -> PartitionedData:
@@ -132,17 +139,21 @@ def _dealt(dataset: Dataset, indices: Indices) -> PartitionedData:
     return PartitionedData(inputs, targets, offsets, dataset.test, dataset.num_classes)
 
 
-def _split_each(indices: Indices, *, fraction: float, seed: int) -> tuple[Indices, Indices]:
-    """Return what each client trains on, and what it is scored on: at least one, unless it has a single example."""
+def _split_each(indices: Indices, fraction: float, *, seed: int, key: str) -> tuple[Indices, Indices]:
+    """Return what each client trains on, and what it is scored on."""
+    chosen = [chosen_of(len(own), fraction, client=client, seed=seed, key=key) for client, own in enumerate(indices)]
+    pairs = list(zip(indices, chosen, strict=True))
+    return [own[~held] for own, held in pairs], [own[held] for own, held in pairs]
+
+
+def chosen_of(
+    num_examples: int, fraction: float, *, client: int, seed: int, key: str = "client_test"
+) -> npt.NDArray[np.bool_]:
+    """Return which of a client's examples it is scored on: at least one, unless it has a single example."""
     if not 0 < fraction < 1:
-        raise InputError(f"client_test={fraction} is out of range; use a number above 0 and below 1, such as 0.2")
-    kept, held = [], []
-    for client, own in enumerate(indices):
-        size = min(max(1, round(fraction * len(own))), len(own) - 1)
-        chosen = stream(seed, "client_test", client).permutation(len(own)) < size
-        kept.append(own[~chosen])
-        held.append(own[chosen])
-    return kept, held
+        raise InputError(f"{key}={fraction} is out of range; use a number above 0 and below 1, such as 0.2")
+    size = min(max(1, round(fraction * num_examples)), num_examples - 1)
+    return stream(seed, f"client_{key.removeprefix('client_')}", client).permutation(num_examples) < size
 
 
 def _classes(labels: np.ndarray, *, partition: Any, quantiles: int | None) -> np.ndarray:

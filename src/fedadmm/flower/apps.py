@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
@@ -22,6 +23,7 @@ from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import parted
 from fedadmm.core.round import Buffers, run_client
 from fedadmm.data.examples import Examples, as_examples
+from fedadmm.data.federated import chosen_of
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.messages import NodeRequest, federation_of, pack_description, pack_scores, pack_update, read_request
 from fedadmm.flower.server_folder import ServerFolder
@@ -37,7 +39,7 @@ from fedadmm.training.models import ModelFunction, initial_model
 from fedadmm.training.task import LearningTask
 
 DataFunction = Callable[[Context], Any]
-MakeTask = Callable[[FederationSettings, Examples], LearningTask]
+MakeTask = Callable[[FederationSettings, "OwnData"], LearningTask]
 
 
 def client_app(
@@ -78,6 +80,18 @@ class OwnData(NamedTuple):
     test: Examples | None = None
     num_clients: int = 1
     num_classes: int = 0  # a node's model is a function of its own, which is not told
+    held_out: "OwnData | None" = None  # what it is scored on, and does not train on
+
+    @classmethod
+    def split(cls, examples: Examples, settings: FederationSettings, *, client: int) -> "OwnData":
+        """Return a node's data, with examples held out where that is asked for: those of the simulated client."""
+        if settings.client_test is None:
+            return cls(examples)
+        held = torch.from_numpy(
+            chosen_of(len(examples.targets), settings.client_test, client=client, seed=settings.seed)
+        )
+        train, test = (cls(Examples(*(part[rows] for part in examples))) for rows in (~held, held))
+        return train._replace(held_out=test if held.any() else None)
 
     @property
     def num_examples(self) -> npt.NDArray[np.int64]:
@@ -97,11 +111,12 @@ class Node:
         self._algorithm = settings.algorithm
         self.client, self._node = client_of(context), context.node_id
         self._folder = RunFolder(settings.client_folder(context))
-        self._examples = as_examples(data(context))
-        self._task = make_task(settings, self._examples)
+        own = OwnData.split(as_examples(data(context)), settings, client=self.client)
+        self._num_scored = int((own.held_out or own).num_examples[0])
+        self._task = make_task(settings, own)
         self._wire = WIRES[settings.wire](self._algorithm, self._task.model)
         # What Flower weighs a model by: with wire = "model" its aggregators shall weigh all clients alike.
-        self._weight = 1 if settings.wire == "model" else len(self._examples.targets)
+        self._weight = 1 if settings.wire == "model" else len(own.examples.targets)
 
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
@@ -144,7 +159,7 @@ class Node:
                 # evaluate_client has loaded the model.
                 module, name = self._task.model.module, f"{prefix}model.safetensors"
                 write_model(self._folder, module, round=request.assignment.round, name=name)
-        return pack_scores(scores, num_examples=len(self._examples.targets))
+        return pack_scores(scores, num_examples=self._num_scored)
 
     def _store(self, federation: str) -> NodeStore:
         kind, identity = self._wire.client_type, {"federation": federation}
@@ -190,7 +205,7 @@ def server_app(
         settings = FederationSettings.from_run_config(context.run_config)
         # Where nodes keep parts of the model, the server has no whole one to evaluate.
         asked = test if settings.personal is None else None
-        evaluation = None if asked is None else _evaluation(make_task(settings, as_examples(asked())))
+        evaluation = None if asked is None else _evaluation(make_task(settings, OwnData(as_examples(asked()))))
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
             rounds = max(0, settings.num_server_rounds - strategy.checkpoint.round)
@@ -228,8 +243,8 @@ def _evaluation(task: LearningTask) -> Evaluation:
 def task_maker(model: ModelFunction, loss: Loss, metrics: Mapping[str, Metric] | None) -> MakeTask:
     """Return what makes a task of a node's examples, or of those that the server evaluates theta on."""
 
-    def make(settings: FederationSettings, examples: Examples) -> LearningTask:
-        module, data = initial_model(model, seed=settings.seed), OwnData(examples)
+    def make(settings: FederationSettings, data: OwnData) -> LearningTask:
+        module = initial_model(model, seed=settings.seed)
         scores = {"accuracy": accuracy} if metrics is None else metrics
         same: dict[str, Any] = {"local": settings.local, "seed": settings.seed, "personal": settings.personal}
         return LearningTask(module, data, loss=loss, metrics=scores, **same)

@@ -35,6 +35,7 @@ class FederationSettings(Settings):
     algorithm: AnyAlgorithm = FastFedADMM()
     local: LocalTraining = LocalTraining()
     personal: tuple[str, ...] | None = None  # patterns of names that each node keeps for itself: "head.*, *.bn*"
+    client_test: float | None = None  # share of a node's examples that it is scored on, and does not train on
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
     @field_validator("algorithm", mode="before")
@@ -98,8 +99,8 @@ class FederationSettings(Settings):
             for key, value in table.items()
             if value is not None
         }
-        if self.personal is not None:
-            keys["personal"] = ", ".join(self.personal)
+        own = {"personal": self.personal and ", ".join(self.personal), "client_test": self.client_test}
+        keys |= {key: value for key, value in own.items() if value is not None}
         return {key.replace("_", "-"): str(value) for key, value in keys.items()}
 
     @property

@@ -149,10 +149,12 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
     if settings.options:
         raise InputError(f'data "{settings.name}" takes no options; they are for {", ".join(MADE)}')
     dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
-    if settings.validation is not None:
+    if settings.validation is not None and settings.client_test is None:
         dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
     keys = {"num_clients", "partition", "shards_per_client", "alpha", "quantiles", "client_test"}
     dealing = settings.model_dump(include=keys)
+    if settings.client_test is not None:
+        dealing["validation"] = settings.validation
     data = federate(dataset, seed=experiment.seed, **dealing)
     if settings.positive is not None:
         data = two_classes(data, positive=settings.positive)

@@ -218,7 +218,7 @@ def rate_factor(local: LocalTraining, step: int, *, num_steps: int) -> float:
     rising = round((local.warmup or 0.0) * num_steps)
     if step < rising:
         return (step + 1) / rising
-    done = min(1.0, (step - rising) / (num_steps - rising))
     if local.rate_decay is None:
         return 1.0
+    done = min(1.0, (step - rising) / max(1, num_steps - rising))
     return 1 - done if local.rate_decay == "linear" else (1 + math.cos(math.pi * done)) / 2
