@@ -7,8 +7,8 @@ from fedadmm.cli import console
 from fedadmm.cli import data as cli_data
 from fedadmm.core.errors import InputError
 from fedadmm.data import federate, load
+from fedadmm.data.shown import draw_label_counts
 from fedadmm.data.sources import MNIST
-from fedadmm.report.figures import draw_label_counts
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedadmm.report.figures import draw_label_counts, saved_beside
+from fedadmm.data.shown import draw_label_counts
+from fedadmm.report.figures import saved_beside
 
 FIGURE = draw_label_counts(np.array([[1, 2], [3, 4]]), title="two clients")
 

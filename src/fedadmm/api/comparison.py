@@ -20,7 +20,8 @@ from fedadmm.runs.tuning import as_tuned
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from fedadmm.core.picture import Picture
 
 Found = TypeVar("Found")
 Methods = str | Path | Sequence[Experiment | Result | str] | Mapping[str, Experiment | Result]
@@ -70,7 +71,7 @@ class Comparison:
 
         return pandas.concat(tables, ignore_index=True)
 
-    def plot(self, metric: str | None = None, *, width: float = 7.2) -> "Figure":
+    def plot(self, metric: str | None = None, *, width: float = 7.2) -> "Picture":
         """Return the curves, a band for the spread over seeds, of a metric, the runs' own if it is None."""
         return figure_of(self.runs, metric=metric, title=self.title if metric is None else "", width=width)
 

@@ -1,7 +1,6 @@
 """What a run gives: its rounds and its model, as numbers, tables and curves; and the way to go on with it."""
 
 import base64
-import io
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +33,8 @@ from fedadmm.state.memory import MemoryStore
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from fedadmm.core.picture import Picture
 
 Callbacks = Sequence[Listener | Callable[[Record, Simulation], object]]
 
@@ -172,7 +172,7 @@ class Result:
         rounds = pandas.Index([record.round for record in self.history], name="round")
         return pandas.DataFrame([record.to_json() for record in self.history], index=rounds).drop(columns="round")
 
-    def plot(self, metric: str | None = None, *, width: float = 7.2) -> "Figure":
+    def plot(self, metric: str | None = None, *, width: float = 7.2) -> "Picture":
         """Return a figure of a metric, the run's own if it is None, against rounds and uploaded bytes."""
         return figure_of([self.run_data], metric=metric, width=width)
 
@@ -219,7 +219,7 @@ def played(
     return result
 
 
-def figure_of(runs: Sequence[RunData], *, metric: str | None = None, title: str = "", width: float = 7.2) -> "Figure":
+def figure_of(runs: Sequence[RunData], *, metric: str | None = None, title: str = "", width: float = 7.2) -> "Picture":
     """Return the curves of some runs, by a metric of theirs or by another."""
     # Imported here because matplotlib takes a second.
     from fedadmm.report.figures import accuracy_figure
@@ -235,9 +235,7 @@ def figure_of(runs: Sequence[RunData], *, metric: str | None = None, title: str 
 
 def html_of(runs: Sequence[RunData]) -> str:
     """Return the curves and the table of some runs, in HTML that needs no file beside it."""
-    picture = io.BytesIO()
-    figure_of(runs).savefig(picture, format="png", dpi=110)
-    image = base64.b64encode(picture.getvalue()).decode()
+    image = base64.b64encode(figure_of(runs)._repr_png_()).decode()
     return f'<img alt="curves" src="data:image/png;base64,{image}">{html_table(comparison_rows(runs))}'
 
 

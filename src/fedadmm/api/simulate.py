@@ -173,11 +173,12 @@ def _digest(federation: Federation, *, whole: bool) -> str:
 
 
 def _examples(data: FederatedData, *, whole: bool) -> list[Examples]:
-    """Return all examples if they are wanted and in memory, else those of three clients, and the test examples."""
+    """Return all examples if they are wanted and in memory, else those of some clients, and the test examples."""
     if whole and isinstance(data, PartitionedData):
         found = [Examples(data.inputs, data.targets)]
     else:
-        found = [data.client(client) for client in sorted({0, data.num_clients // 2, data.num_clients - 1})]
+        some = {0, data.num_clients // 2, data.num_clients - 1} if whole else {0}
+        found = [data.client(client) for client in sorted(some)]
     held_out: FederatedData | None = getattr(data, "held_out", None)
     found += [] if data.test is None else [data.test]
     return found + ([] if held_out is None else _examples(held_out, whole=whole))

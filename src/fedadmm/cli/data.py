@@ -125,7 +125,7 @@ def _show_clients(counts: np.ndarray) -> None:
 
 
 def _save_drawing(counts: np.ndarray, *, title: str, out: Path) -> None:
-    from fedadmm.report.figures import draw_label_counts  # imports matplotlib
+    from fedadmm.data.shown import draw_label_counts  # imports matplotlib
 
     figure = draw_label_counts(counts, title=title)
     if out.suffix.lstrip(".") not in figure.canvas.get_supported_filetypes():

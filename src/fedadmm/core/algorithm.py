@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, P
 
 from typing_extensions import TypeVar
 
+from fedadmm.core.errors import checked_call
 from fedadmm.core.schedules import check_fields
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT, DownloadT]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         dataclass(frozen=True)(cls)
+        setattr(cls, "__init__", checked_call(cls.__init__, name=cls.__name__))  # noqa: B010 - mypy refuses the other
         # Assigning is refused below. So a class may still bear @dataclass(frozen=True) of its own.
         del cls.__setattr__, cls.__delattr__
 

@@ -30,20 +30,20 @@ def near_names(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()
     return f"did you mean {' or '.join(near)}?" if near else f"the {what} are {', '.join(names)}"
 
 
-def checked_call(function: Callable[P, Returned]) -> Callable[P, Returned]:
-    """Return a function that refuses an unknown or missing argument in a sentence."""
-    signature = inspect.signature(function)
+def checked_call(function: Callable[P, Returned], *, name: str | None = None) -> Callable[P, Returned]:
+    """Return a function that refuses an unknown or missing argument in a sentence, with the function's name."""
+    signature, called_as = inspect.signature(function), name or function.__name__
 
     @functools.wraps(function)
     def called(*positional: P.args, **named: P.kwargs) -> Returned:
-        for name in named:
-            if name not in signature.parameters:
-                remedy = near_names(name, signature.parameters, what="arguments")
-                raise InputError(f"{function.__name__} has no argument {name!r}; {remedy}")
+        for given in named:
+            if given not in signature.parameters:
+                remedy = near_names(given, [p for p in signature.parameters if p != "self"], what="arguments")
+                raise InputError(f"{called_as} has no argument {given!r}; {remedy}")
         try:
             signature.bind(*positional, **named)
         except TypeError as error:
-            raise InputError(f"{function.__name__}: {error}; see help(fedadmm.{function.__name__})") from None
+            raise InputError(f"{called_as}: {error}; see help(fedadmm.{called_as})") from None
         return function(*positional, **named)
 
     return called

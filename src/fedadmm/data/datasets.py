@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fedadmm.core.errors import InputError, calling, import_named
+from fedadmm.core.errors import InputError, calling, checked_call, import_named
 from fedadmm.core.seeds import stream
 from fedadmm.data.examples import IGNORED, Examples, as_examples
 from fedadmm.data.files import data_folder, parse_cifar_batch, parse_idx, present, read
@@ -26,11 +26,17 @@ class Dataset(NamedTuple):
     num_classes: int  # 0 where targets are numbers, not classes
     groups: np.ndarray | None = None  # [training example], such as its writer
 
+    def __repr__(self) -> str:
+        train, test = (0 if part is None else len(part.targets) for part in (self.train, self.test))
+        kind = f"{self.num_classes:,} classes" if self.num_classes else "numbers as targets"
+        return f"<Dataset: {train:,} training examples, {kind}, {test:,} test examples>"
+
 
 # By the name of a normalisation, and then of a dataset: mean and std of pixels in [0, 1], one for each channel.
 MOMENTS: dict[str, dict[str, dict[str, list[float]]]] = PUBLISHED["moments"]
 
 
+@checked_call
 def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | None = None) -> Dataset:
     """Return the dataset `name`, which may also be a user's "package.module:function" returning (train, test).
 
@@ -64,6 +70,7 @@ def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | 
     return Dataset(train, test, 10, groups)
 
 
+@checked_call
 def make_dataset(train: Any, test: Any = None, *, groups: np.ndarray | None = None) -> Dataset:
     """Return a user's own examples, each part a pair of tensors or arrays or a torch Dataset, as a Dataset."""
     train = as_examples(train)

@@ -13,12 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedadmm.core.errors import InputError, calling, import_named, name_of
+from fedadmm.core.errors import InputError, calling, checked_call, import_named, name_of
 from fedadmm.core.seeds import check_seed, stream
 from fedadmm.data import partition as partitions
 from fedadmm.data.datasets import Dataset
 from fedadmm.data.examples import IGNORED, Examples
 from fedadmm.data.partition import Indices, Partitioner
+from fedadmm.data.shown import Shown
 
 PARTITIONS = ("iid", "shards", "imbalanced", "dirichlet", "natural")
 
@@ -38,8 +39,8 @@ class FederatedData(Protocol):
     def client(self, client: int) -> Examples: ...
 
 
-@dataclass(frozen=True, eq=False)
-class PartitionedData:
+@dataclass(frozen=True, eq=False, repr=False)
+class PartitionedData(Shown):
     """Training examples in the order of their clients, and test examples that belong to nobody."""
 
     inputs: Tensor  # [example, ...], client after client
@@ -76,6 +77,7 @@ class PartitionedData:
         return counts.reshape(self.num_clients, self.num_classes)
 
 
+@checked_call
 def federate(
     dataset: Dataset,
     *,

@@ -13,9 +13,10 @@ from fedadmm.core.seeds import stream
 from fedadmm.core.settings import Count, NonNegative, Settings, within
 from fedadmm.data.examples import Examples, as_examples
 from fedadmm.data.federated import PartitionedData
+from fedadmm.data.shown import Shown
 
 
-class GeneratedData:
+class GeneratedData(Shown):
     """A federation whose clients' examples are a function of their id; nothing is kept between two calls.
 
     function: of a client's id, returns its (inputs, targets); the same ones whenever it is asked.

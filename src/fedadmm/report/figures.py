@@ -1,4 +1,4 @@
-"""Figures: the curves of a section against rounds and what they cost, and who holds which classes."""
+"""Figures: the curves of a section against rounds and what they cost."""
 
 import os
 import threading
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from fedadmm.core.picture import Picture
 from fedadmm.report.methods import ROUNDS, Axis, MethodRuns, axes_of, much_longer
 
 
 def accuracy_figure(
     methods: Sequence[MethodRuns], *, title: str, axes: Sequence[Axis] | None = None, width: float = 7.2
-) -> Figure:
+) -> Picture:
     """Return the score against each of some quantities, or all, a curve per method, a band for its spread.
 
     The width in inches is by default that of a page of two columns, as the paper has.
@@ -35,7 +35,7 @@ def accuracy_figure(
         return figure
 
 
-def columns_figure(columns: Mapping[str, Sequence[MethodRuns]], *, width: float = 7.2) -> Figure:
+def columns_figure(columns: Mapping[str, Sequence[MethodRuns]], *, width: float = 7.2) -> Picture:
     """Return the score against rounds in several settings, a panel for each under its name, in one legend."""
     across = len(columns) if len(columns) <= 4 else 3
     rows = -(-len(columns) // across)
@@ -51,26 +51,6 @@ def columns_figure(columns: Mapping[str, Sequence[MethodRuns]], *, width: float 
             if place % across == 0:
                 _label_scores(panel, methods)
         return figure
-
-
-def draw_label_counts(counts: np.ndarray, *, title: str) -> Figure:
-    """Draw each client's examples as one column, stacked by class, from counts [client, class]."""
-    num_clients, num_classes = counts.shape
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.add_subplot()
-    tops = np.cumsum(counts, axis=1)
-    colours = matplotlib.colormaps["tab10" if num_classes <= 10 else "turbo"].resampled(num_classes)
-    edges = np.arange(num_clients + 1) - 0.5
-    for label in range(num_classes):
-        # One patch for each class, not one for each cell: a thousand clients are drawn as fast as ten.
-        top = tops[:, label]
-        bottom = top - counts[:, label]
-        axes.stairs(top, edges, baseline=bottom, fill=True, color=colours(label), label=str(label))
-    axes.set(title=title, xlabel="client", ylabel="training examples", xlim=(edges[0], edges[-1]))
-    axes.set_ylim(bottom=0)
-    if num_classes <= 20:
-        axes.legend(title="class", loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
-    return figure
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -108,7 +88,7 @@ def _points(width: float) -> int:
 
 def _panels(
     rows: int, across: int, width: float, panel_height: float, *, legend: Sequence[MethodRuns]
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[Picture, list[Axes]]:
     """Return a figure with empty panels, row by row, and the legend below them."""
     size = _points(width)
     line = size / 72  # in inches, as all below
@@ -116,7 +96,7 @@ def _panels(
     columns = max(1, int(width / (0.62 * line * longest + 5 * line)))
     below = 1.5 * line * -(-len(legend) // columns)
     height = rows * panel_height + below + 0.4
-    figure = Figure(figsize=(width, height))
+    figure = Picture(figsize=(width, height))
     drawn = figure.subplots(rows, across, sharey=True, squeeze=False)
     # Margins from the size of the text: to measure it would take as long as to draw all of it.
     left, right, top, bottom = 5.5 * line, 1.5 * line, 3.5 * line, 5 * line + below
