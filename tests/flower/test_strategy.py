@@ -240,6 +240,14 @@ def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path)
     assert not load_file(folder / "own-model.safetensors")["1.weight"].equal(weight)
 
 
+def test_nodes_and_server_evaluate_every_so_often_and_the_last_round_in_any_case(tmp_path: Path) -> None:
+    config = config_of(tmp_path, fraction_evaluate=1.0, evaluate_every=2, num_server_rounds=5)
+    with server_of(config, evaluation=lambda theta, buffers: {"accuracy": 0.5}) as strategy:
+        result = start(strategy, grid_of(config), rounds=5)
+        assert [record.round for record in strategy._folder.records() if record.accuracy is not None] == [2, 4, 5]
+    assert [*result.evaluate_metrics_clientapp] == [2, 4, 5]
+
+
 def test_a_node_is_told_its_first_visit_and_its_last_round(tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name="told:Told", fraction_train=0.75)
     with server_of(config) as strategy:

@@ -103,6 +103,12 @@ def test_a_run_without_accuracy_is_judged_by_its_loss():
     assert goal.judge([record(1, accuracy=0.5, loss=1.0)]) == ACCURACY
 
 
+def test_patience_is_counted_in_rounds_and_ends_no_run_between_two_evaluations():
+    told = [record(round, accuracy=0.5 if round % 10 == 0 else None) for round in range(1, 21)]
+    assert not Goal(99, patience=5).has_ended(told[:19])  # nothing is known of the rounds after the tenth
+    assert Goal(99, patience=5).has_ended(told)
+
+
 @pytest.mark.parametrize(
     ("metric", "target", "better"), [("r2", 0.9, max), ("loss", 1.0, min), ("client_loss", 1.0, min), (None, 0.9, min)]
 )
@@ -148,6 +154,9 @@ def test_from_python_any_metric_judges_the_result():
     assert result.metric.name == "r2"
     assert result.rounds_to_target == len(result.history) == max(result.scores) < 30
     assert [*result.scores] == [*range(2, len(result.history) + 1, 2)]
+    assert result.evaluate_clients().mean == result.evaluate_clients("r2").mean
+    losses = fedadmm.simulate(fedadmm.FedAvg(), **options | {"rounds": 1}).evaluate_clients()
+    assert losses.worst_decile == losses.values.max()
     for changes, sentence in (
         ({"metric": "f1"}, "metric='f1' is unknown"),
         ({"metric": "accuracy"}, 'metric="accuracy" needs targets that are classes; use one of loss'),

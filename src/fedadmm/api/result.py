@@ -102,7 +102,7 @@ class Result:
         with self.opened() as simulation:
             return simulation.evaluate()
 
-    def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
+    def evaluate_clients(self, metric: str | None = None, *, model: Literal["theta", "own"] = "theta") -> ClientScores:
         """Return a metric on every client's own examples, of the trained model or of each client's own."""
         with self.opened() as simulation:
             return simulation.evaluate_clients(metric, model=model)

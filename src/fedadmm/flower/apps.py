@@ -209,9 +209,12 @@ def server_app(
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
             rounds = max(0, settings.num_server_rounds - strategy.checkpoint.round)
-            told = None if evaluation is None else lambda *_: MetricRecord(dict(strategy.scores))
             wrap(strategy).start(
-                grid, strategy.arrays, num_rounds=rounds, timeout=settings.round_timeout, evaluate_fn=told
+                grid,
+                strategy.arrays,
+                num_rounds=rounds,
+                timeout=settings.round_timeout,
+                evaluate_fn=lambda *_: MetricRecord(dict(strategy.scores)) if strategy.scores else None,
             )
         finally:
             strategy.close()

@@ -28,6 +28,7 @@ class FederationSettings(Settings):
     num_server_rounds: Count = 3
     fraction_train: float = 1.0
     fraction_evaluate: Probability = 1.0
+    evaluate_every: Count | None = None  # 10: rounds 10, 20 and so on, and the last; None: every round
     min_available_nodes: Count = 2
     round_timeout: Positive = 3600.0  # seconds that a round waits for its slowest node
     seed: int = 0
@@ -87,6 +88,10 @@ class FederationSettings(Settings):
         for name in ("algorithm", "local"):
             table[name] = {key: value for key, value in table[name].items() if value is not None}
         return {key: value for key, value in table.items() if value is not None}
+
+    def evaluates(self, round: int) -> bool:
+        """Return whether the model is evaluated after a round, by the server and by the nodes."""
+        return round % (self.evaluate_every or 1) == 0 or round == self.num_server_rounds
 
     @property
     def identity(self) -> dict[str, str]:

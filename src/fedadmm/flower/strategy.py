@@ -155,9 +155,9 @@ class AlgorithmStrategy(Strategy):
     ) -> Iterable[Message]:
         """Commit the round with the model that Flower hands back, and return the requests to evaluate it."""
         self._commit(arrays)
-        if not self.settings.fraction_evaluate:
-            return []
         round = self.checkpoint.round
+        if not self.settings.fraction_evaluate or not self.settings.evaluates(round):
+            return []
         clients = Uniform(self.settings.fraction_evaluate).select(
             round, devices=self._devices, generator=stream(self.settings.seed, "evaluation", round)
         )
@@ -240,7 +240,7 @@ class AlgorithmStrategy(Strategy):
             theta, floats = self.wire.read_own_model(arrays)
             server, buffers = checkpoint.server._replace(theta=theta), checkpoint.buffers._replace(floats=floats)
             checkpoint = checkpoint._replace(server=server, buffers=buffers)
-        self.scores = self._evaluated(checkpoint)
+        self.scores = self._evaluated(checkpoint) if self.settings.evaluates(checkpoint.round) else {}
         seconds, lost = time.perf_counter() - self._round.began, self._round.replies.missing
         record = Record.of(checkpoint.round, summary, self.scores, seconds=seconds, lost=lost)
         self._model.load(self.algorithm.model(checkpoint.server))

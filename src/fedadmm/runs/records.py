@@ -162,10 +162,11 @@ class Goal:
 
     def _has_stalled(self, records: Sequence[Record]) -> bool:
         metric = self.judge(records)
-        best = metric.best(metric.scores(records))
+        scored = [record for record in records if metric.of(record) is not None]
+        best = metric.best(metric.scores(scored))
         if self.patience is None or best is None:
             return False
-        return records[-1].round - next(r.round for r in records if metric.of(r) == best) >= self.patience
+        return scored[-1].round - next(r.round for r in scored if metric.of(r) == best) >= self.patience
 
     def status(self, records: Sequence[Record]) -> Status:
         """Return what became of a run with these rounds."""

@@ -159,8 +159,10 @@ class Simulation:
         self.task.load_personal(personal)
         return independent_copy(self.task.model.module)
 
-    def evaluate_clients(self, metric: str = "accuracy", *, model: Literal["theta", "own"] = "theta") -> ClientScores:
+    def evaluate_clients(self, metric: str | None = None, *, model: Literal["theta", "own"] = "theta") -> ClientScores:
         """Return a metric on every client's own examples: of the server's model, or of each client's own.
+
+        metric: by default what the run is judged by, else the accuracy, or the loss where there is only that.
 
         The examples are those held out where there are such (data.client_test), else those that it trains on.
         Who has no model of its own, as it never took part or as the method keeps none, uses the server's.
@@ -169,9 +171,11 @@ class Simulation:
         if model not in ("theta", "own"):
             raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
         scores = self._client_scores(self.checkpoint, weights_of=None if model == "theta" else self.personal_model)
-        if metric not in scores:
+        asked = [metric] if metric is not None else [self.federation.options.metric, "accuracy", "loss"]
+        found = next((name for name in asked if name in scores), None)
+        if found is None:
             raise InputError(f"metric={metric!r} is unknown; use one of {', '.join(scores)}")
-        return scores[metric]
+        return scores[found]
 
     def _client_scores(
         self,
