@@ -7,7 +7,7 @@ import torch
 
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, Message, Turnout, Vector
 from fedadmm.core.engine import Task
-from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
+from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, norm_limit, run_round
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.state.memory import MemoryStore
 from quadratics import NO_BUFFERS
@@ -46,9 +46,17 @@ class Play:
         visits = self.engine.run(
             self.algorithm.download(self.checkpoint.server),
             buffers=self.checkpoint.buffers,
-            assignments=[Assignment(client, number, 1, last_round=self.store.round_of(client)) for client in clients],
+            assignments=[
+                Assignment(client, number, 1, last_round=self.store.round_of(client), largest=self.largest)
+                for client in clients
+            ],
         )
         return sorted(visits, key=lambda visit: visit.client)
+
+    @property
+    def largest(self) -> float:
+        """The norm above which uploads are refused."""
+        return norm_limit(None, theta=self.algorithm.download(self.checkpoint.server).theta, medians=())
 
     def round(self, clients: Iterable[int]) -> RoundSummary:
         """Play one round and commit it."""
@@ -58,6 +66,7 @@ class Play:
             self.visits(clients),
             weight=self.weights.__getitem__,
             registered=sum(self.weights),
+            largest=self.largest,
         )
         self.store.commit(self.checkpoint, clients=summary.clients, record={})
         return summary

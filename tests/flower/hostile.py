@@ -69,6 +69,10 @@ def _renames(reply: Message) -> None:
     reply.content["arrays"] = ArrayRecord({"gradient": Array(upload)})
 
 
+def _the_largest_numbers(upload: np.ndarray) -> np.ndarray:
+    return np.full_like(upload, 3e38)
+
+
 def _an_infinity(upload: np.ndarray) -> np.ndarray:
     upload[7] = np.inf
     return upload
@@ -100,6 +104,8 @@ UPDATES: dict[str, Attack] = {
     "an array too many": _adds_an_array,
     "an array of another name": _renames,
     "an infinity": converts(_an_infinity),
+    "the largest numbers": converts(_the_largest_numbers),
+    "a trillion times its update": converts(lambda upload: upload * np.float32(1e12)),
     "no arrays": leaves_out("arrays"),
     "no metrics": leaves_out("metrics"),
     "no config": leaves_out("config"),

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hostile import DESCRIPTIONS, SCORES, UPDATES, Attack
@@ -19,6 +20,7 @@ from fedadmm.cli.federation import app
 from fedadmm.core.delivery import Request
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import is_finite
+from fedadmm.flower import FederationSettings
 from fedadmm.flower.messages import BadReplyError, read_update
 
 
@@ -58,6 +60,21 @@ def test_hostile_updates_are_refused_and_the_others_go_on_as_if_the_node_was_nev
         assert result.train_metrics_clientapp[1]["num-refused"] == 1
         assert strategy.checkpoint.server.theta.dtype == torch.float32
         assert_books_agree(strategy, config, lambda client: tmp_path)
+
+
+def test_an_upload_beyond_a_multiple_of_the_running_median_is_refused(tmp_path: Path) -> None:
+    def attack(reply: Message) -> None:
+        arrays = reply.content["arrays"]
+        name, array = next(iter(arrays.items()))
+        arrays[name] = Array(array.numpy() * np.float32(50))
+
+    config = config_of(tmp_path, max_norm="10x")
+    with server_of(config) as strategy:
+        start(strategy, HostileGrid(config, kind="train", attacks=[lambda reply: None, attack]), rounds=2)
+        first, second = strategy._folder.records()
+    assert (first.clients, second.clients, second.refused, second.oversized) == ((0, 1, 2, 3), (0, 1, 3), (2,), (2,))
+    with pytest.raises(InputError, match=r"max_norm=0\.5x is out of range; use a number greater than 0, or a multiple"):
+        FederationSettings(num_clients=1, max_norm="0.5x")
 
 
 def test_hostile_scores_are_left_out(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:

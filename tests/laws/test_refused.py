@@ -7,6 +7,7 @@ import torch
 
 from fedadmm.algorithms import FedAvg, FedDyn
 from fedadmm.core.algorithm import Algorithm, Turnout
+from fedadmm.core.round import norm_limit
 from methods import METHODS
 from play import Watched, identical
 from worlds import World, network_world, quadratic_world
@@ -53,13 +54,21 @@ def test_the_loss_of_a_round_is_weighted_as_its_uploads_are() -> None:
     assert both == pytest.approx((1.0 * alone[0] + 4.0 * alone[1]) / 5, rel=1e-6)
 
 
-def test_an_upload_that_is_finite_and_absurd_is_applied_and_named(method: Algorithm) -> None:
+def test_an_upload_that_is_finite_and_absurd_is_refused_and_named(method: Algorithm) -> None:
     world = quadratic_world()
     play = world.play(method).rounds(BEFORE)
     assert play.round([0, 1, 2]).oversized == ()
     world.task.targets[1].fill_(1e17)
     summary = play.round([0, 1, 4])
-    assert (summary.clients, summary.refused, summary.oversized) == ((0, 1, 4), (), (1,))
+    assert (summary.clients, summary.refused, summary.oversized) == ((0, 4), (1,), (1,))
+
+
+def test_the_limit_is_a_number_a_multiple_of_the_running_median_or_a_million_models() -> None:
+    theta, medians = torch.tensor([3.0, 4.0]), [100.0, None, *[2.0] * 10]
+    assert norm_limit(7.5, theta=theta, medians=medians) == 7.5
+    assert norm_limit("100x", theta=theta, medians=medians) == 200.0  # the first round is forgotten
+    assert norm_limit("100x", theta=theta, medians=[]) == norm_limit(None, theta=theta, medians=medians) == 5e6
+    assert norm_limit(None, theta=theta / 100, medians=[]) == 1e6
 
 
 def test_the_weight_of_a_refused_client_is_neither_active_nor_seen() -> None:

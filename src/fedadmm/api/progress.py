@@ -61,19 +61,16 @@ class Bar(Listener):
         self._show_score(history)
 
     def after_round(self, record: Record, simulation: Simulation) -> None:
-        """Move the bar, and name the clients whose updates were refused or oversized."""
+        """Move the bar, and name the clients whose updates were refused."""
         self._progress.update(self._task, completed=record.round)
         self._show_score([record])
         if time.monotonic() - self._shown_at > NOTEBOOK_SECONDS:
             self._update_notebook()
         for client in record.refused if self._tell_refused else ():
+            too_long = "it is longer than max_norm allows; lower local.learning_rate, or set local.clip"
+            why = too_long if client in record.oversized else "it is not finite"
             self._progress.console.print(
-                f"[yellow]{self._label}: round {record.round} refused client {client}: its update is not finite"
-            )
-        for client in record.oversized if self._tell_refused else ():
-            self._progress.console.print(
-                f"[yellow]{self._label}: round {record.round} applied an update of client {client} that is over a "
-                "million times as long as the model; lower local.learning_rate, or set local.clip"
+                f"[yellow]{self._label}: round {record.round} refused the update of client {client}: {why}"
             )
 
     def _show_score(self, records: Sequence[Record]) -> None:

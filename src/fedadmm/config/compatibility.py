@@ -50,6 +50,7 @@ class Options:
     metric: str | None = None  # what a run is judged by: see `Experiment`, for these three keys
     direction: Direction | None = None
     evaluate_every: int | None = None
+    max_norm: float | str | None = None
     devices: Mapping[str, Sequence[float]] | None = None  # facts about the clients
     device: str | torch.device = "cpu"
     engine: EngineName = "workers"
@@ -59,7 +60,7 @@ class Options:
     clock: Clock | None = None
 
 
-IN_FILES = ("seed", "weighting", "engine", "workers", "evaluate_every")
+IN_FILES = ("seed", "weighting", "engine", "workers", "evaluate_every", "max_norm")
 
 
 def options_from(values: Mapping[str, Any]) -> Options:

@@ -15,7 +15,7 @@ from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
 from fedadmm.core.files import parse_toml
 from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.schedules import rate_from, to_plain
-from fedadmm.core.settings import Count, NonNegative, Settings, count_or
+from fedadmm.core.settings import Count, MaxNorm, NonNegative, Settings, count_or
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 
@@ -188,6 +188,8 @@ class Experiment(Settings):
     stop_at_target = true: ends a run that has arrived.
     patience = 20: ends a run once its best score has not improved for this many rounds.
     evaluate_every = 10: evaluates rounds 10, 20 and so on, and the last; left out, every round.
+    max_norm = "100x": refuses uploads that are longer than this many times the median of the uploads of the last ten
+        rounds, or than a number; left out, a million times as long as the model.
     participation = 0.2: who takes part in a round: a share of the clients, drawn uniformly, a list with a probability
         for each client, or "package.module:function" of (round, generator, devices) that returns their ids.
     weighting = "examples": the weight of a client in every mean: the same for all ("equal"), or its examples.
@@ -217,6 +219,7 @@ class Experiment(Settings):
     stop_at_target: bool = False
     patience: Count | None = None
     evaluate_every: Count | None = None
+    max_norm: MaxNorm | None = None
     participation: float | tuple[float, ...] | str = 0.1
     weighting: Weighting = "equal"
     devices: str | None = None

@@ -14,6 +14,7 @@ M = TypeVar("M", bound=Message)
 
 
 OVERSIZED = 1e6  # norms of the model, or 1 where that is smaller: no useful update is as large
+REMEMBERED = 10  # rounds over which the median norm runs
 
 
 class Buffers(NamedTuple):
@@ -33,6 +34,7 @@ class Assignment(NamedTuple):
     hears: bool = True  # whether the server's state has reached it since its last update
     sends: bool = True  # whether what it makes is sent
     last_round: int | None = None  # in which its last update counted; None: none did
+    largest: float = math.inf  # the norm above which its upload is refused
 
     @property
     def first_visit(self) -> bool:
@@ -71,7 +73,7 @@ class ClientResult(NamedTuple):
     upload: Message
     stats: ClientStats
     first_visit: bool  # no update of this client has counted before
-    finite: bool  # else refused: it leaves no trace
+    finite: bool  # and not too large; else refused: it leaves no trace
     # Whose mean upload and buffers it brings: its own if None; () if another result brings them.
     mean_of: tuple[int, ...] | None = None
     silent: bool = False  # nothing was sent: its state counts, and its upload does not
@@ -90,7 +92,7 @@ class RoundSummary(NamedTuple):
     """What happened in a round."""
 
     clients: tuple[int, ...]  # whose uploads were applied
-    refused: tuple[int, ...]  # whose uploads were not finite
+    refused: tuple[int, ...]  # whose uploads were not finite, or too large
     client_loss: float | None  # weighted mean over the clients whose work counts
     steps: int
     gradient_evaluations: int
@@ -99,7 +101,8 @@ class RoundSummary(NamedTuple):
     # By the clients whose work counts: spread of epsilon and of their steps; {} if nobody asked.
     achieved: dict[str, float]
     silent: tuple[int, ...] = ()  # who computed, and sent nothing
-    oversized: tuple[int, ...] = ()  # whose uploads were applied, and are absurdly large
+    oversized: tuple[int, ...] = ()  # whose uploads were refused because they were too large
+    upload_norm: float | None = None  # the median of those that were applied
 
 
 def run_client(
@@ -129,7 +132,21 @@ def run_client(
     after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
+    finite = finite and stats.upload_norm <= assignment.largest
     return ClientResult(assignment.client, upload, stats, first_visit, finite, silent=not assignment.sends), state
+
+
+def norm_limit(max_norm: float | str | None, *, theta: Vector, medians: Iterable[float | None]) -> float:
+    """Return the norm above which an upload is refused: `max_norm`, or a multiple of a running median, such as "100x".
+
+    None is a million times the norm of theta. medians: of the norms that were applied in each round so far.
+    """
+    if isinstance(max_norm, float | int):
+        return max_norm
+    known = [norm for norm in medians if norm is not None][-REMEMBERED:]
+    if max_norm is None or not known:
+        return OVERSIZED * max(1.0, norm_of((theta,)))
+    return float(max_norm.removesuffix("x")) * median(known)
 
 
 def received(algorithm: AnyAlgorithm, download: Any, state: Message, assignment: Assignment) -> Message:
@@ -145,8 +162,12 @@ def run_round(
     *,
     weight: Callable[[int], float],
     registered: float,
+    largest: float = math.inf,
 ) -> tuple[ServerCheckpoint, RoundSummary]:
-    """Apply the results of one round, which come in rising order of their clients' ids."""
+    """Apply the results of one round, which come in rising order of their clients' ids.
+
+    largest: the norm above which uploads were refused.
+    """
     uploads, buffers = MeanInOrder(), MeanInOrder()
     number, server, (floats, integers), seen = checkpoint
     applied: list[int] = []
@@ -156,10 +177,9 @@ def run_round(
     all_stats: list[ClientStats] = []
     counting: list[ClientStats] = []  # of those whose work counts
     weights: list[float] = []  # theirs
+    norms: list[float] = []  # of what was applied
     bytes_up = bytes_down = 0
-    download = algorithm.download(server)
-    down = num_bytes(download) + num_bytes(checkpoint.buffers)
-    largest = OVERSIZED * max(1.0, norm_of((download.theta,)))
+    down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
 
     for result in results:
         all_stats.append(result.stats)
@@ -168,6 +188,8 @@ def run_round(
             bytes_up += num_bytes(result.upload) + num_bytes(result.stats.buffers)
         if not result.finite:
             refused.append(result.client)
+            if result.stats.upload_norm > largest:
+                oversized.append(result.client)
             continue
         counting.append(result.stats)
         weights.append(weight(result.client))
@@ -176,8 +198,7 @@ def run_round(
         if result.silent:
             silent.append(result.client)
             continue
-        if result.stats.upload_norm > largest:
-            oversized.append(result.client)
+        norms.append(result.stats.upload_norm)
         members = (result.client,) if result.mean_of is None else result.mean_of
         if members:
             uploads.add(result.upload, weight=sum(map(weight, members)))
@@ -204,6 +225,7 @@ def run_round(
         achieved(counting),
         tuple(silent),
         tuple(oversized),
+        median(norms) if norms else None,
     )
     return ServerCheckpoint(number + 1, server, Buffers(floats, integers), seen), summary
 

@@ -92,6 +92,18 @@ Positive = Annotated[float, within("a finite number greater than 0", lambda x: 0
 NonNegative = Annotated[float, within("a finite number of at least 0", lambda x: 0 <= x < math.inf)]
 
 
+def _is_norm(value: float | str) -> bool:
+    if isinstance(value, str):
+        try:
+            return value.endswith("x") and 1 <= float(value[:-1]) < math.inf
+        except ValueError:
+            return False
+    return 0 < value < math.inf
+
+
+MaxNorm = Annotated[float | str, within('a number greater than 0, or a multiple from 1 on such as "100x"', _is_norm)]
+
+
 def _sentence(error: ValidationError, *, known: list[str]) -> str:
     """Return the first problem as one sentence with the value and the remedy."""
     first = error.errors()[0]

@@ -68,7 +68,10 @@ class StackedEngine(SerialEngine):
             before = stacked(known, like=download.theta)
             with calling(f"client_update of {type(algorithm).__name__}, for a stack of clients in round {round},"):
                 upload, after = algorithm.client_update(download, before, problem)
-            finite = _finite_rows((*upload, *after), len(clients))
+            norms = _row_norms(upload, len(clients), form=self._upload_form)
+            limits = [assignment.largest for assignment in problem.assignments]
+            rows = zip(_finite_rows((*upload, *after), len(clients)), norms, limits, strict=True)
+            finite = [whole and norm <= limit for whole, norm, limit in rows]
         for client, state, ok in zip(clients, unstacked(after, len(clients), form=fresh), finite, strict=True):
             if ok:
                 self._store.stage(round, client, state)
@@ -80,14 +83,13 @@ class StackedEngine(SerialEngine):
                 for assignment, ok in zip(problem.assignments, finite, strict=True)
             ]
             uploads = [mean_of_stack(upload, weights, form=self._upload_form)] * len(clients)
-        norms = _row_norms(upload, len(clients), form=self._upload_form)
         all_stats = [own._replace(upload_norm=norm) for own, norm in zip(problem.stats(), norms, strict=True)]
-        rows = zip(problem.assignments, uploads, all_stats, found, finite, strict=True)
+        results = zip(problem.assignments, uploads, all_stats, found, finite, strict=True)
         return {
             assignment.client: ClientResult(
                 assignment.client, own, stats, state is None, ok, silent=not assignment.sends
             )
-            for assignment, own, stats, state, ok in rows
+            for assignment, own, stats, state, ok in results
         }
 
 

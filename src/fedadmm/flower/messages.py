@@ -127,11 +127,13 @@ def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_
     return RecordDict({"arrays": arrays, "metrics": metrics, "config": config})
 
 
-def read_update(message: Message, wire: Wire, *, request: Request, theta: Vector, buffers: Buffers) -> ClientResult:
+def read_update(
+    message: Message, wire: Wire, *, request: Request, theta: Vector, buffers: Buffers, largest: float = math.inf
+) -> ClientResult:
     """Return the update in the reply to a request, of the theta and the buffers that were sent with it.
 
     Whose it is is known from the request: a reply that claims something else is refused. Whether it is the client's
-    first is known to the server.
+    first is known to the server. One whose norm is above `largest` is refused too.
     """
     with _reading(message) as content:
         config, metrics = content.config_records["config"], content.metric_records["metrics"]
@@ -146,7 +148,7 @@ def read_update(message: Message, wire: Wire, *, request: Request, theta: Vector
         loss, norm = number(metrics, "train-loss"), norm_of(payload.message)
         stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm)
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
-    finite = finite and is_finite(payload.message)
+    finite = finite and is_finite(payload.message) and norm <= largest
     return ClientResult(request.client, payload.message, stats, first_visit=False, finite=finite)
 
 

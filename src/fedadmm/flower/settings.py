@@ -13,7 +13,7 @@ from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table, 
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
-from fedadmm.core.settings import Count, Positive, Probability, Settings
+from fedadmm.core.settings import Count, MaxNorm, Positive, Probability, Settings
 from fedadmm.training.local import LocalTraining
 
 Scalar = str | int | float | bool
@@ -32,6 +32,7 @@ class FederationSettings(Settings):
     min_available_nodes: Count = 2
     round_timeout: Positive = 3600.0  # seconds that a round waits for its slowest node
     seed: int = 0
+    max_norm: MaxNorm | None = None  # above which uploads are refused: see `Experiment`
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
     algorithm: AnyAlgorithm = FastFedADMM()
     local: LocalTraining = LocalTraining()
@@ -98,6 +99,7 @@ class FederationSettings(Settings):
         """What determines a round, key by key as a run configuration names them."""
         tables = {"algorithm": algorithm_to_table(with_seed(self.algorithm, self.seed)), "local": self.local.to_table()}
         keys = {key: getattr(self, key) for key in ("num_clients", "fraction_train", "seed", "wire")}
+        keys |= {} if self.max_norm is None else {"max_norm": self.max_norm}
         keys |= {
             f"{name}.{key}": value
             for name, table in tables.items()

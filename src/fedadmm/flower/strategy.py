@@ -27,7 +27,7 @@ from fedadmm.config.experiment import with_seed
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection, Reply, Request
 from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, run_round
+from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, norm_limit, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.process import one_thread
@@ -96,6 +96,7 @@ class AlgorithmStrategy(Strategy):
         self.checkpoint = folder.store.checkpoint() or ServerCheckpoint(
             0, self.algorithm.init_server(folder.store.initial()), model.buffers(), 0.0
         )
+        self._medians = [record.upload_norm for record in folder.records()]
         self.scores = self._evaluated(self.checkpoint)
         self._round = _Round(Collection(NONE, clients=()), [], 0.0)
 
@@ -133,17 +134,24 @@ class AlgorithmStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Apply the replies that count, and return the new model; the round is committed when that comes back."""
         num_selected = len(self._round.replies.missing)
-        results = self._results(server_round, replies)
+        sent = self.algorithm.download(self.checkpoint.server).theta  # which need not be the server's
+        largest = norm_limit(self.settings.max_norm, theta=sent, medians=self._medians)
+        results = self._results(server_round, replies, sent=sent, largest=largest)
         registered = float(self.settings.num_clients)
         with one_thread():
             checkpoint, summary = run_round(
-                self.algorithm, self.checkpoint, results, weight=lambda client: 1.0, registered=registered
+                self.algorithm,
+                self.checkpoint,
+                results,
+                weight=lambda client: 1.0,
+                registered=registered,
+                largest=largest,
             )
         self._round.applied = (checkpoint, summary)
         for client in summary.refused:
             log(WARNING, "Client %d is refused in round %d: its upload cannot be used", client, checkpoint.round)
         for client in summary.oversized:
-            log(WARNING, "Client %d sent an upload over a million times as long as the model", client)
+            log(WARNING, "Client %d sent an upload that is longer than %g, which max-norm allows", client, largest)
         log(INFO, "Round %d applies %d of %d", checkpoint.round, len(summary.clients), num_selected)
         metrics = MetricRecord({"num-applied": len(summary.clients), "num-refused": len(summary.refused)})
         if summary.client_loss is not None:
@@ -200,10 +208,11 @@ class AlgorithmStrategy(Strategy):
         federation, buffers = self._folder.federation, self.checkpoint.buffers
         return NodeRequest(assignment, delivery, federation, download, buffers, initial)
 
-    def _results(self, server_round: int, replies: Iterable[Message]) -> list[ClientResult]:
+    def _results(
+        self, server_round: int, replies: Iterable[Message], *, sent: Vector, largest: float
+    ) -> list[ClientResult]:
         """Return the results of the replies that count, in rising order of their clients."""
         found = []
-        sent = self.algorithm.download(self.checkpoint.server)  # its theta need not be the server's
         # A reply is that of the client that was asked by the message it answers, whatever it says.
         asked = {message.metadata.message_id: request for message, request in self._round.requests}
         for message in replies:
@@ -214,7 +223,7 @@ class AlgorithmStrategy(Strategy):
             client = request.client
             try:
                 result = read_update(
-                    message, self.wire, request=request, theta=sent.theta, buffers=self.checkpoint.buffers
+                    message, self.wire, request=request, theta=sent, buffers=self.checkpoint.buffers, largest=largest
                 )
             except NoReplyError as error:
                 log(WARNING, "Client %d failed: %s", client, error)
@@ -229,7 +238,7 @@ class AlgorithmStrategy(Strategy):
         if self._aggregator is None:
             return [result for result, _ in found]
         assert isinstance(self.wire, ModelWire)
-        return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent.theta)
+        return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent)
 
     def _commit(self, arrays: ArrayRecord) -> None:
         """Make the round count, with these arrays as its model where models travel; the reason is at the top."""
@@ -248,6 +257,7 @@ class AlgorithmStrategy(Strategy):
         number = self._round.replies.number
         self._folder.commit(checkpoint, number=number, record=record, model=self._model)
         self.checkpoint, self._round.applied = checkpoint, None
+        self._medians.append(record.upload_norm)
 
     def _model_arrays(self, checkpoint: ServerCheckpoint) -> ArrayRecord:
         # Where models travel, a wrapper of Flower's may change the arrays, and what it made of them is theta.

@@ -113,7 +113,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     data = data_of(experiment, data_dir=data_dir)
     model, float_type, rule = experiment.model, experiment.data.float_type, experiment.participation
     same = ["local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock"]
-    same += ["metric", "direction", "evaluate_every"]
+    same += ["metric", "direction", "evaluate_every", "max_norm"]
     inputs, kind = data.client(0).inputs, None if float_type is None else getattr(torch, float_type)
     about: dict[str, Any] = {
         "inputs": inputs,

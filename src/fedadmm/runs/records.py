@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
 CLOCK_KEYS = ("simulated_seconds", "mean_staleness", "max_staleness")
 NOTHING: dict[str, Any] = {"lost": (), "silent": (), "oversized": (), "client_quantiles": {}}
-NOTHING |= dict.fromkeys(CLOCK_KEYS)
+NOTHING |= dict.fromkeys((*CLOCK_KEYS, "upload_norm"))
 CLIENT_KEYS = ("clients", "refused", "lost", "silent", "oversized")  # that list clients
 
 
@@ -41,7 +41,7 @@ class Record:
     loss: float | None  # on the test examples
     client_loss: float | None  # weighted mean training loss of the round's clients
     clients: tuple[int, ...]  # whose uploads were applied
-    refused: tuple[int, ...]  # whose uploads were not finite
+    refused: tuple[int, ...]  # whose uploads were not finite, or too large
     steps: int
     gradient_evaluations: int
     bytes_up: int
@@ -51,10 +51,11 @@ class Record:
     # The user's own, the distance to the optimum, a certificate, and what the clients achieved.
     metrics: dict[str, float | None] = field(default_factory=dict)
     silent: tuple[int, ...] = ()  # who computed, and sent nothing that arrived
-    oversized: tuple[int, ...] = ()  # whose uploads were applied, and over a million times as long as the model
+    oversized: tuple[int, ...] = ()  # who is among the refused because the upload was longer than max_norm allows
     simulated_seconds: float | None = None  # that the round lasted, where there is a [clock]
     mean_staleness: float | None = None  # updates that its uploads missed, where the server is asynchronous
     max_staleness: int | None = None
+    upload_norm: float | None = None  # the median over the uploads that were applied
     # Of loss and each metric: the least value of a client, the nine deciles and the largest, on examples held out
     # (data.client_test). In `metrics`: accuracy_client_mean, accuracy_client_std, accuracy_client_worst_decile, ...
     client_quantiles: dict[str, list[float | None]] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class Record:
         """Return the record of a round from what happened and what the evaluation gave."""
         happened = summary._asdict()
         numbers = _finite(scores | happened.pop("achieved"))
-        happened |= _finite({"client_loss": summary.client_loss})
+        happened |= _finite({"client_loss": summary.client_loss, "upload_norm": summary.upload_norm})
         accuracy, loss = numbers.pop("accuracy", None), numbers.pop("loss", None)
         times = {} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}
         quantiles = {name: [_or_none(value) for value in values] for name, values in (client_quantiles or {}).items()}

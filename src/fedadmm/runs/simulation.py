@@ -16,7 +16,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import lower_is_better
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import Personal, parted
-from fedadmm.core.round import Assignment, ServerCheckpoint, run_round
+from fedadmm.core.round import Assignment, ServerCheckpoint, norm_limit, run_round
 from fedadmm.engine.choice import make_engine
 from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of
@@ -94,12 +94,16 @@ class Simulation:
         began = time.perf_counter()
         number = self.checkpoint.round + 1
         informed = self.history[-1].clients if self.history else None
-        assignments = self.federation.planner.plan(number, informed=informed, last_round=self._store.round_of)
+        planned = self.federation.planner.plan(number, informed=informed, last_round=self._store.round_of)
         with one_thread():
             download, buffers = self.algorithm.download(self.checkpoint.server), self.checkpoint.buffers
+            medians = (record.upload_norm for record in self.history)
+            largest = norm_limit(self.federation.options.max_norm, theta=download.theta, medians=medians)
+            assignments = [assignment._replace(largest=largest) for assignment in planned]
             results = self._engine.run(download, buffers=buffers, assignments=assignments)
+            total = self.weights.total
             checkpoint, summary = run_round(
-                self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
+                self.algorithm, self.checkpoint, results, weight=self.weights, registered=total, largest=largest
             )
         counted = sorted(summary.clients + summary.silent)
         due = last or number % (self.federation.options.evaluate_every or 1) == 0
