@@ -128,6 +128,12 @@ def test_a_problem_waits_for_every_race_and_every_seed_of_a_winner():
     assert judgements(study(), [a for a in kept() if (a.method, a.seed) != ("ours-0.1", 1)], at_means=False) == []
 
 
+def test_a_table_waits_for_no_row_of_the_other_one():
+    own = [a for a in kept() if not a.method.startswith("mean_")]
+    assert [len(judgements(study(), own, at_means=at_means)) for at_means in (False, True)] == [1, 0]
+    assert all_methods(study(), [*own, *kept("b")])[-1] == {"method": "mean_old", "a": "", "b": "16.0"}
+
+
 def test_a_miss_of_the_default_has_lost_and_its_limit_does_not_stand_for_an_arrival():
     missed = [a._replace(arrived=None) if a.method.startswith("ours") else a for a in kept()]
     missed += [arrival("ours-0.025", best=0.1), arrival("ours-0.4", best=0.1)]

@@ -87,30 +87,31 @@ class Judgement(NamedTuple):
 
 
 def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> list[Judgement]:
-    """Return the problems on which every method's race is decided and its winner has run with every seed.
+    """Return the problems on which every race that counts is decided and its winner has run with every seed.
 
     at_means: against the rows that are evaluated at a running mean, as the default is; else against the others.
     """
     assert study.default is not None
     found = []
     for problem, own in by_problem(arrivals).items():
-        best = _standings(study, problem, own)
-        if best is None:
+        standings = _standings(study, problem, own, at_means=at_means)
+        if standings is None:
             continue
-        default = best.pop(study.default)
-        others = {method: s for method, s in best.items() if method.startswith("mean_") == at_means}
+        others = {method: s for method, s in standings.items() if method != study.default}
         classic = [s for method, s in others.items() if method.removeprefix("mean_") in study.classic]
         nearest = [min(group, key=lambda s: s.rounds) for group in (classic, list(others.values()))]
-        found.append(Judgement(problem, own[0].target, {study.default: default, **others}, default, *nearest))
+        found.append(Judgement(problem, own[0].target, standings, standings[study.default], *nearest))
     return found
 
 
-def _standings(study: Study, problem: str, own: Sequence[Arrival]) -> dict[str, Standing] | None:
+def _standings(study: Study, problem: str, own: Sequence[Arrival], *, at_means: bool) -> dict[str, Standing] | None:
     """Return how each method stands on a problem at the rate that won its race; None if something is missing."""
     known = {(arrival.method, arrival.seed): arrival for arrival in own}
     rates: dict[str, dict[float, str]] = {}
     for run in study.runs("paper", columns=[problem]):
         method, rate = _split(run)
+        if method != study.default and method.startswith("mean_") != at_means:
+            continue
         rates.setdefault(method, {})[rate] = run.experiment.label or ""
         limit = run.experiment.rounds
     found = {}
@@ -166,11 +167,12 @@ def judged_tables(study: Study, arrivals: Sequence[Arrival]) -> Iterator[tuple[s
 
 def all_methods(study: Study, arrivals: Sequence[Arrival]) -> list[dict[str, str]]:
     """Return a row for each method: its mean rounds on each problem."""
+    found = [j for at_means in (False, True) for j in judgements(study, arrivals, at_means=at_means)]
+    empty = {j.problem: "" for j in found}
     rows: dict[str, dict[str, str]] = {}
-    for at_means in (False, True):
-        for judgement in judgements(study, arrivals, at_means=at_means):
-            for method, own in judgement.standings.items():
-                rows.setdefault(method, {"method": method})[judgement.problem] = str(own)
+    for judgement in found:
+        for method, own in judgement.standings.items():
+            rows.setdefault(method, {"method": method, **empty})[judgement.problem] = str(own)
     return list(rows.values())
 
 
