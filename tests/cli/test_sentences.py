@@ -101,7 +101,7 @@ MISTAKES = [
     (["tune", "digits", "--size", "small"], "so --size means nothing here; leave it out"),
     (["tune", "table3", "--set", "rounds=3"], "so --set means nothing here; leave it out"),
     (["tune", "digits", "--variant", "released"], "so --variant means nothing here; leave it out"),
-    (["tune", "digits", "--rounds", "0"], "rounds=0 is out of range; use a whole number from 2 on"),
+    (["tune", "digits", "--rounds", "0"], "rounds=0 is out of range; use a whole number from"),
     (["tune", "table3", "--columns", "foo"], "table3 has no column 'foo'; use mnist_100/iid"),
     (["tune", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'; use fedadmm"),
     (["tune", "table6"], "nothing of table6 is tuned: its values are given"),

@@ -207,7 +207,7 @@ def test_a_full_store_is_one_sentence_and_the_round_before_is_there(
     store.close()
     monkeypatch.setattr(state_file, "MAP_SIZE", _size(tmp_path / "state") + 8 * 4096)
     store = disk_store(tmp_path / "state")
-    with pytest.raises(InputError, match="the most that a store can hold; keep the state as bfloat16"):
+    with pytest.raises(InputError, match="the most that a store holds here; keep the state as bfloat16"):
         play(store, [list(range(100))], first=2)
     assert content(store) == expected
     store.close()

@@ -8,11 +8,12 @@ import typer
 from fedadmm.cli.console import say
 from fedadmm.cli.options import DataDir, RunArgument
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import write_whole
 
 
 def export_command(
     run: RunArgument,
-    out: Annotated[Path | None, typer.Option(help="The file to write.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write, or its folder.", show_default=False)] = None,
     client: Annotated[
         int | None, typer.Option(help="Write this client's state instead of the model.", show_default=False)
     ] = None,
@@ -28,15 +29,16 @@ def export_command(
     """
     if own_model:
         raise InputError("--own-model is called --personal-model now; change the name")
-    from safetensors.torch import save_file  # imports torch
+    from safetensors.torch import save  # imports torch
 
     from fedadmm.runs.export import export
 
     tensors, round = export(run, client=client, personal=personal_model, data_dir=data_dir)
     name = "model" if client is None else f"client_{client}{'_model' if personal_model else ''}"
-    out = out if out is not None else Path(f"{run.name}-{name}.safetensors")
+    out = Path() if out is None else out
+    out = out / f"{run.name}-{name}.safetensors" if out.is_dir() else out
     try:
-        save_file(tensors, out)
+        write_whole(out, save(tensors))
     except OSError as error:
-        raise InputError(f"cannot write {out}: {error}; give another --out") from error
+        raise InputError(f"cannot write {out}: {error.strerror}; give another --out") from error
     say(f"Wrote {', '.join(tensors)} after round {round}: {out}")

@@ -105,4 +105,10 @@ def make_engine(
         from fedadmm.engine.ray import RayEngine  # an extra
 
         return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=choice.num_shares or 1)
-    return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num)
+    try:
+        return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num)
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"cannot start {num} worker processes: {str(error).splitlines()[0]}; free /dev/shm, allow more open files "
+            '(ulimit -n), use fewer workers, or engine = "serial"'
+        ) from error

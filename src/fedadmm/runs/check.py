@@ -22,7 +22,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.runs.assembly import ClientWeights, data_of
-from fedadmm.runs.export import read_model
+from fedadmm.runs.export import MAKE_AGAIN, is_of, read_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
 
@@ -105,10 +105,9 @@ def _files(
     folder: RunFolder, records: list[dict[str, Any]], checkpoint: ServerCheckpoint | None, algorithm: AnyAlgorithm
 ) -> Iterator[Finding]:
     """Compare rounds.jsonl and model.safetensors with the store; a kill may leave them behind it, never ahead."""
-    remedy = "run the same experiment again: it makes the file anew from the store"
     lines = folder.read_records()
     if lines != records[: len(lines)]:
-        yield _problem(f"rounds.jsonl is not that of the store; {remedy}")
+        yield _problem(f"rounds.jsonl is not that of the store; {MAKE_AGAIN}")
     yield Finding("fact", "rounds.jsonl", _step(len(lines), len(records)))
     for number, record in enumerate(records, start=1):
         if Record.from_json(record).round != number:
@@ -116,10 +115,13 @@ def _files(
             break
     model = read_model(folder)
     yield Finding("fact", "model.safetensors", _step(None if model is None else model.round, len(records)))
-    if model is not None and checkpoint is not None and model.round >= checkpoint.round:
-        theta = algorithm.model(checkpoint.server).to(model.theta.dtype)
-        if model.round > checkpoint.round or not torch.equal(model.theta, theta):
-            yield _problem(f"model.safetensors is not that of the store; {remedy}")
+    if (
+        model is not None
+        and checkpoint is not None
+        and model.round >= checkpoint.round
+        and not is_of(model, checkpoint, algorithm)
+    ):
+        yield _problem(f"model.safetensors is not that of the store; {MAKE_AGAIN}")
 
 
 def _step(found: int | None, expected: int) -> str:

@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import nn
 
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
+from fedadmm.core.round import ServerCheckpoint
 from fedadmm.runs.records import RunFolder
 from fedadmm.runs.simulation import simulation_of
 from fedadmm.state.disk import DiskStore
+
+MAKE_AGAIN = "run the same experiment again: it makes the file anew from the store"
 
 
 class StoredModel(NamedTuple):
@@ -47,9 +51,17 @@ def read_model(folder: RunFolder) -> StoredModel | None:
         with safe_open(folder.model, framework="pt") as file:
             facts = json.loads((file.metadata() or {})["fedadmm"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise InputError(f"{folder.model} is damaged: {error}; run makes it again") from error
-    return StoredModel(facts["round"], tensors, facts["parameters"])
+            model = StoredModel(int(facts["round"]), tensors, list(facts["parameters"]))
+            _ = model.theta  # its parameters are there
+            return model
+    except Exception as error:  # a damaged header leads anywhere
+        raise InputError(f"{folder.model} is damaged: {error}; {MAKE_AGAIN}") from error
+
+
+def is_of(model: StoredModel, checkpoint: ServerCheckpoint, algorithm: AnyAlgorithm) -> bool:
+    """Return whether a stored model is that of the server's checkpoint."""
+    theta = algorithm.model(checkpoint.server)
+    return model.round == checkpoint.round and torch.equal(model.theta, theta.to(model.theta.dtype))
 
 
 def write_model(
@@ -86,12 +98,14 @@ def export(
 
 def _newest_model(folder: RunFolder, store: DiskStore, data_dir: Path | None) -> StoredModel:
     """Return the model after the last committed round: the file's if it is in step, else made from the store."""
-    checkpoint = store.checkpoint()
+    experiment, checkpoint = folder.read_experiment(), store.checkpoint()
     rounds = 0 if checkpoint is None else checkpoint.round
     model = read_model(folder)
     if model is not None and model.round == rounds:
+        if checkpoint is not None and not is_of(model, checkpoint, experiment.algorithm):
+            raise InputError(f"{folder.model} is not that of the store; {MAKE_AGAIN}")
         return model
-    simulation = simulation_of(folder.read_experiment(), data_dir=data_dir, store=store)
+    simulation = simulation_of(experiment, data_dir=data_dir, store=store)
     return StoredModel.of(simulation.model(), round=rounds, without=simulation.task.model.personal_names)
 
 

@@ -224,6 +224,10 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             lacks = "lock" if (self.path / "experiment.toml").exists() else "experiment.toml"
             raise not_a_run_folder(self.path, lacks=lacks) from None
+        except OSError as error:
+            raise InputError(
+                f"cannot read {self.path / 'lock'}: {error.strerror}; make it a file that can be read"
+            ) from error
         with handle:
             self._flock(handle, fcntl.LOCK_SH, remedy="wait for it, or give another --out")
             yield

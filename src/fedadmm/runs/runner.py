@@ -1,5 +1,6 @@
 """Play an experiment to its end in its run folder, from the first round that is not there yet."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from fedadmm.runs.records import Goal, Record, RunFolder, Status
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,25 +49,20 @@ def run_in(
     folder: RunFolder, experiment: Experiment, federation: Federation, *, listeners: Sequence[Listener] = ()
 ) -> Run:
     """Run an experiment whose federation has been assembled, in this folder."""
-    goal = Goal.of(experiment)
+    goal, fresh = Goal.of(experiment), not folder.path.exists()
+    simulation: Simulation | None = None
     with ExitStack() as held:
         held.enter_context(folder.lock())
-        store = _opened(experiment, folder, federation, held)
-        simulation = Simulation.of(federation, store)
-        held.callback(simulation.close)
-        if experiment.certificate is not None:
-            before = _certificate_before(folder)
-            warn_of_old_rounds(experiment.certificate, before=before, history=simulation.history)
-        folder.write_experiment(experiment.replace(rounds=max(experiment.rounds, len(simulation.history))))
-        if simulation.engine.reason is not None:
-            folder.write("engine.txt", f"{simulation.engine}\n".encode())  # what engine = "auto" picked, and why
-        folder.write_records(simulation.history)
-        rounds_before = len(simulation.history)
-        write = Callback(lambda record, simulation: folder.append_record(record))
         try:
+            store = _opened(experiment, folder, federation, held)
+            simulation = Simulation.of(federation, store)
+            held.callback(simulation.close)
+            rounds_before = len(simulation.history)
+            _begin_files(folder, experiment, simulation)
+            write = Callback(lambda record, simulation: folder.append_record(record))
             play(simulation, goal, listeners=[write, *listeners])
         except Exception:
-            if not simulation.history:  # a mistake that only the first round brought out
+            if fresh if simulation is None else not simulation.history:  # a mistake that came out before a round counts
                 held.close()
                 folder.remove()
             raise
@@ -72,6 +70,17 @@ def run_in(
         write_model(folder, simulation.model(), round=len(simulation.history), without=kept)
         status = goal.status(simulation.history)
         return Run(folder, experiment, simulation.history, status, rounds_before, store)
+
+
+def _begin_files(folder: RunFolder, experiment: Experiment, simulation: Simulation) -> None:
+    """Write what the rounds are of, and bring what lags behind the store into step."""
+    history = simulation.history
+    if experiment.certificate is not None:
+        warn_of_old_rounds(experiment.certificate, before=_certificate_before(folder), history=history)
+    folder.write_experiment(experiment.replace(rounds=max(experiment.rounds, len(history))))
+    if simulation.engine.reason is not None:
+        folder.write("engine.txt", f"{simulation.engine}\n".encode())  # what engine = "auto" picked, and why
+    folder.write_records(history)
 
 
 def _opened(experiment: Experiment, folder: RunFolder, federation: Federation, held: ExitStack) -> Store:
@@ -89,6 +98,8 @@ def _opened(experiment: Experiment, folder: RunFolder, federation: Federation, h
         advice=_advice,
     )
     held.callback(store.close)
+    for problem in store.damaged_states():
+        logger.warning("%s", problem)
     return store
 
 

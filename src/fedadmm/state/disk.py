@@ -21,6 +21,7 @@ from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import NUMBER, PAIR, Advice, Durability, Tables, damage, fields_of, open_checked
 
+FEW, SMALL = 10_000, 1 << 28  # clients and bytes of a store, every state of which is read in a fraction of a second
 CHECKPOINT = b"progress"  # the key of the newest
 NOTE = b"note on "  # and what it is on
 OLDER = b"progress after "  # and a round: what clients that are still at work were sent
@@ -80,6 +81,15 @@ class DiskStore:
         """Return a client's committed state, None if it has none."""
         round = self._rounds.get(client)
         return None if round is None else self.file.get_version(client, round)
+
+    def damaged_states(self) -> Iterator[str]:
+        """Yield what is wrong with states, which a run may not need for long; a large store is not read for it."""
+        if len(self) <= FEW and (self._folder / "data.mdb").stat().st_size <= SMALL:
+            for client in self:
+                try:
+                    self.get(client)
+                except InputError as error:
+                    yield str(error)
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Write a state ahead of its round's commit."""

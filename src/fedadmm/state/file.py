@@ -6,8 +6,10 @@ Before it is used, its pages are checked, and what it was written with.
 `records` round -> record; `meta` what the store is, theta^0 and the server's checkpoint.
 """
 
+import errno
 import json
 import os
+import resource
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +29,13 @@ from fedadmm.state.pages import Layout, read_layout
 FORMAT = 1
 TABLES = ("states", "index", "records", "meta")
 MAP_SIZE = 1 << 40  # address space, not disk: the file grows with what is in it
+
+
+def map_size() -> int:
+    """Return how much address space a store may take: a quarter of what the process is allowed (ulimit -v)."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return MAP_SIZE if allowed == resource.RLIM_INFINITY else min(MAP_SIZE, allowed // 4 >> 12 << 12)
+
 
 Durability = Literal["process", "power"]
 
@@ -54,7 +63,7 @@ class StateFile:
             # transaction are on the disk before its meta page is, and `flush` puts that there too.
             self._env = lmdb.open(
                 str(self.folder),
-                map_size=MAP_SIZE,
+                map_size=map_size(),
                 max_dbs=len(TABLES),
                 sync=self.durability == "power",
                 metasync=False,
@@ -133,8 +142,8 @@ class StateFile:
             raise damage(what, self.folder, str(error)) from error
         except lmdb.MapFullError as error:
             raise InputError(
-                f"{self.folder} has reached {MAP_SIZE:,} bytes, the most that a store can hold; "
-                'keep the state as bfloat16, state.float_type = "bfloat16", or use fewer clients'
+                f"{self.folder} has reached {map_size():,} bytes, the most that a store holds here; keep the state as "
+                'bfloat16, state.float_type = "bfloat16", use fewer clients, or allow more address space (ulimit -v)'
             ) from error
         except (lmdb.Error, OSError) as error:
             raise unusable(self.folder, error) from error
@@ -232,7 +241,7 @@ def create(folder: Path, *, about: Mapping[str, str], initial: Vector | None = N
     try:
         with made_whole(folder) as beside:
             beside.mkdir(parents=True)
-            with lmdb.open(str(beside), map_size=MAP_SIZE, max_dbs=len(TABLES)) as env:
+            with lmdb.open(str(beside), map_size=map_size(), max_dbs=len(TABLES)) as env:
                 tables = {name: env.open_db(name.encode()) for name in TABLES}
                 with env.begin(write=True) as transaction:
                     writer = Tables(transaction, tables)
@@ -256,6 +265,8 @@ def damage(what: str, folder: Path, detail: str = "") -> InputError:
 
 def unusable(folder: Path, error: Exception) -> InputError:
     """Return the error for a disk that is full, that cannot be written, or that fails."""
+    if isinstance(error, lmdb.MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return InputError(f"cannot map {folder}: {error}; allow more memory or address space (ulimit -v)")
     return InputError(
         f"cannot write {folder}: {error}; fix that (is the disk full?) and run the same command again: "
         "no committed round is lost"
