@@ -19,7 +19,7 @@ from fedadmm import Experiment, FedADMM, FedAvg, InputError, LocalTraining, Resu
 from fedadmm.api.progress import Bar
 from fedadmm.config.compatibility import Options
 from fedadmm.report.runs import read_run
-from fedadmm.runs.records import Goal
+from fedadmm.runs.goal import Goal
 from worlds import perceptron, some_data
 
 QUICK = Experiment(

@@ -6,7 +6,8 @@ from typer.testing import CliRunner
 from fedadmm import InputError
 from fedadmm.api.progress import Bar
 from fedadmm.cli import app
-from fedadmm.runs.records import Goal, Record
+from fedadmm.runs.goal import Goal
+from fedadmm.runs.records import Record
 
 TINY = """name = "tiny"
 rounds = 2

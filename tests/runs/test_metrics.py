@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import ACCURACY, LOSS, metric_named
 from fedadmm.report.runs import read_run
 from fedadmm.report.table import comparison_rows
-from fedadmm.runs.records import Goal, Record
+from fedadmm.runs.goal import Goal
+from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run
 from fedadmm.runs.tuning import grid, search
 
@@ -159,6 +161,7 @@ def test_from_python_any_metric_judges_the_result():
     assert losses.worst_decile == losses.values.max()
     for changes, sentence in (
         ({"metric": "f1"}, "metric='f1' is unknown"),
+        ({"metrics": {"clients": r2}}, "metrics has 'clients', which a record has for something else; give it another"),
         ({"metric": "accuracy"}, 'metric="accuracy" needs targets that are classes; use one of loss'),
         ({"evaluate_every": 0}, "evaluate_every=0 is out of range"),
         ({"target": 3.0}, "target=3.0 is out of range for the accuracy"),
@@ -171,6 +174,8 @@ def test_the_worst_clients_can_be_what_a_run_is_judged_by(tmp_path):
     data = regression().data.replace(client_test=0.3)
     ended = run(regression(data=data, metric="loss_client_worst_decile", target=0.5, stop_at_target=True), out=tmp_path)
     scores = [record.number("loss_client_worst_decile") for record in ended.history]
+    (row,) = comparison_rows([replace(read_run(ended.folder.path), experiment=regression(metric="loss").to_table())])
+    assert row["worst tenth of clients"] == f"{scores[-1]:.4g}"
     assert [score <= 0.5 for score in scores] == [False] * (len(scores) - 1) + [True]
     with pytest.raises(InputError, match="metric='loss_client_mean' is unknown"):
         regression(metric="loss_client_mean")

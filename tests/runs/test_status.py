@@ -7,7 +7,8 @@ import pytest
 
 from fedadmm.core.metrics import ACCURACY, DISTANCE, Metric
 from fedadmm.report.runs import read_run
-from fedadmm.runs.records import EXIT_CODES, Goal, Record, Status, has_diverged
+from fedadmm.runs.goal import EXIT_CODES, Goal, Status, has_diverged
+from fedadmm.runs.records import Record
 from run_folders import write_run
 
 

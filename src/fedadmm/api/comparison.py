@@ -56,10 +56,12 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The setting, and what the table's rounds and upload lead to."""
+        """The setting, and what the table's numbers are."""
         first, run = self.results[0].experiment, self.runs[0]
-        target = "" if run.target is None else f"; rounds and upload to reach {run.metric.name} {run.target:g}"
-        return f"{first.data.name}, {first.data.partition}, {first.rounds} rounds{target}"
+        told = f"final and best {run.metric.name}"
+        if run.target is not None:
+            told = f"rounds and upload to reach {run.metric.name} {run.target:g}"
+        return f"{first.data.name}, {first.data.partition}, {first.rounds} rounds; {told}"
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return a row for each round of each run, with its method and its seed."""

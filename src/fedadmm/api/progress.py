@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedadmm.runs.goal import Goal
 from fedadmm.runs.listeners import Listener
-from fedadmm.runs.records import Goal, Record
+from fedadmm.runs.records import Record
 
 if TYPE_CHECKING:
     from fedadmm.runs.simulation import Simulation

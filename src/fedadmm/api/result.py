@@ -24,8 +24,9 @@ from fedadmm.report.runs import RunData
 from fedadmm.report.table import comparison_rows
 from fedadmm.runs.assembly import Federation
 from fedadmm.runs.client_scores import ClientScores
+from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
-from fedadmm.runs.records import Goal, Record, RunFolder, Status
+from fedadmm.runs.records import Record, RunFolder
 from fedadmm.runs.runner import run_in
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore

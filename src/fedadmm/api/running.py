@@ -12,7 +12,8 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.core.errors import InputError, checked_call
 from fedadmm.runs.assembly import federation_of
-from fedadmm.runs.records import Goal, Record, RunFolder, not_a_run_folder
+from fedadmm.runs.goal import Goal
+from fedadmm.runs.records import Record, RunFolder, not_a_run_folder
 from fedadmm.runs.sinks import sinks_from
 
 

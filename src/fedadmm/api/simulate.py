@@ -27,7 +27,7 @@ from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.assembly import Federation, assemble
-from fedadmm.runs.records import Goal
+from fedadmm.runs.goal import Goal
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
@@ -76,6 +76,7 @@ def simulate(
     certificate, clock, faults: tables as in an experiment's file, such as certificate={"every": 10}.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
         returns True ends the run after that round, which counts: callbacks=[lambda record, _: record.accuracy > 0.9].
+        With evaluate_every, accuracy and loss are None in a round that was not evaluated.
     out: folder in which the run gets a folder of its own, called after `name`; the same call then goes on with it.
     """
     given = locals()

@@ -17,8 +17,8 @@ from fedadmm.api.progress import Bar
 from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
+from fedadmm.runs.goal import EXIT_CODES, Goal
 from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
-from fedadmm.runs.records import EXIT_CODES, Goal
 
 if TYPE_CHECKING:
     from fedadmm.api.result import Result

@@ -9,7 +9,7 @@ from fedadmm.cli.arguments import experiment_of
 from fedadmm.cli.console import say
 from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed
 from fedadmm.cli.progress import Session, how_it_ended
-from fedadmm.runs.records import EXIT_CODES
+from fedadmm.runs.goal import EXIT_CODES
 
 
 def run_command(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedadmm.core.metrics import Metric
+from fedadmm.core.metrics import Metric, metric_like
 from fedadmm.report.runs import RunData, without_repeats
 from fedadmm.report.styles import Style, styles_for
 
@@ -94,6 +94,12 @@ class MethodRuns:
     def best(self) -> Estimate | None:
         """The best score of each seed."""
         return estimate([best for run in self.runs if (best := self.metric.best(run.known_scores)) is not None])
+
+    @cached_property
+    def worst_clients(self) -> Estimate | None:
+        """The last mean score of the tenth of the clients that fare worst, where clients have test examples."""
+        worst = metric_like(f"{self.metric.name}_client_worst_decile")
+        return estimate([known[-1] for run in self.runs if (known := worst.scores(run.rounds))])
 
     @property
     def status(self) -> str:

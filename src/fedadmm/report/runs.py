@@ -15,7 +15,8 @@ import numpy.typing as npt
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
-from fedadmm.runs.records import NO_NUMBERS, TUNING, Goal, Record, Status, not_a_run_folder, read_lines
+from fedadmm.runs.goal import Goal, Status
+from fedadmm.runs.records import NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None

@@ -8,6 +8,7 @@ from fedadmm.report.methods import MethodRuns, by_arrival, methods_of
 from fedadmm.report.runs import RunData
 
 SAVING, PAPER, TIME = "rounds against the best other", "paper", "simulated time"
+WORST = "worst tenth of clients"  # their last mean score on examples of their own
 TEXT_COLUMNS = ("method", SAVING, "status")
 
 
@@ -115,6 +116,7 @@ def _row(method: MethodRuns) -> dict[str, str]:
         TIME: mean("simulated_seconds", format_seconds) if method.has_clock else "",
         "final": "-" if method.final is None else method.final.text(method.metric),
         "best": "-" if method.best is None else method.best.text(method.metric),
+        WORST: "" if (worst := method.worst_clients) is None else worst.text(method.metric),
         "seeds": str(len(method.runs)),
         "refused": str(sum(len(r.refused) for run in method.runs for r in run.rounds)),
         "status": method.status,
@@ -171,7 +173,8 @@ def _arrived(method: MethodRuns) -> str:
 
 def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Leave out the columns that say the usual in every row."""
-    for key, usual in (("refused", "0"), ("status", "finished"), ("seeds", "1"), (PAPER, ""), (SAVING, ""), (TIME, "")):
+    usually = {"refused": "0", "status": "finished", "seeds": "1"} | dict.fromkeys((PAPER, SAVING, TIME, WORST), "")
+    for key, usual in usually.items():
         if all(row.get(key, usual) == usual for row in rows):
             for row in rows:
                 row.pop(key, None)

@@ -1,6 +1,6 @@
 """The parts of a run, made from an experiment or from Python objects, and checked before anything is started."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from fedadmm.config.compatibility import Options, check_model, check_rules, judg
 from fedadmm.config.experiment import DataSettings, Experiment, Weighting, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError, calling, import_named
+from fedadmm.core.metrics import ACCURACY
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, participation_from
 from fedadmm.core.round import ServerCheckpoint, num_bytes
@@ -27,6 +28,7 @@ from fedadmm.engine.process import one_thread
 from fedadmm.network.devices import simulated_devices
 from fedadmm.network.engines import Timing
 from fedadmm.network.network import Network, timed_network
+from fedadmm.runs.records import Record
 from fedadmm.training.evaluation import Loss, accuracy, least_squares
 from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
@@ -71,6 +73,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     participation = participation_from(options.participation)
     facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (options.devices or {}).items()}}
     devices = Devices(data.num_clients, facts)
+    _check_names(options.metrics or ())
     check_rules(algorithm, options, participation=participation, devices=devices)
     weights = ClientWeights(options.weighting, data)
     with one_thread():
@@ -92,6 +95,13 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         network = timed_network(clock, options.faults, timing, planner, seed=seed)
     plans = network.schedule or planner
     return Federation(algorithm, options, task, weights, choice, network, plans, initial, begin, optimum, judge)
+
+
+def _check_names(metrics: Iterable[str]) -> None:
+    """Refuse a metric of the user's under a name that a record has for something else; the accuracy may be theirs."""
+    for name in metrics:
+        if name in Record.__dataclass_fields__.keys() - {ACCURACY.name}:
+            raise InputError(f"metrics has {name!r}, which a record has for something else; give it another name")
 
 
 def _task(options: Options) -> LearningTask:

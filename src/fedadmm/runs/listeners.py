@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedadmm.runs.records import Goal, Record
+from fedadmm.runs.goal import Goal
+from fedadmm.runs.records import Record
 
 if TYPE_CHECKING:
     from fedadmm.runs.simulation import Simulation

@@ -18,8 +18,9 @@ from fedadmm.network.devices import digests_of
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
 from fedadmm.runs.export import write_model
+from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
-from fedadmm.runs.records import Goal, Record, RunFolder, Status
+from fedadmm.runs.records import Record, RunFolder
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore

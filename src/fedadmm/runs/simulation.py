@@ -22,7 +22,8 @@ from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of
 from fedadmm.runs.certificate import Certifier
 from fedadmm.runs.client_scores import ClientScores, in_numbers
-from fedadmm.runs.records import Record, has_diverged
+from fedadmm.runs.goal import has_diverged
+from fedadmm.runs.records import Record
 from fedadmm.state.memory import MemoryStore
 from fedadmm.training.flat import independent_copy
 from fedadmm.training.task import LearningTask

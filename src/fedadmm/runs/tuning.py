@@ -19,7 +19,8 @@ from fedadmm.config.plans import Plan
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
 from fedadmm.core.metrics import Metric
-from fedadmm.runs.records import Goal, Record
+from fedadmm.runs.goal import Goal
+from fedadmm.runs.records import Record
 
 LEARNING_RATES = (0.01, 0.1, 0.2, 0.5)
 FEDPROX_RHOS = (0.001, 0.01, 0.1, 1.0)

@@ -23,8 +23,9 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
 from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.report.runs import Published, Section, read_run
+from fedadmm.runs.goal import Goal
 from fedadmm.runs.listeners import TimeBudget
-from fedadmm.runs.records import Goal, Record, RunFolder
+from fedadmm.runs.records import Record, RunFolder
 from fedadmm.runs.tuning import Tuned
 from fedadmm.studies.paper.study import PaperRun, Size, Study, as_released, tuned_experiment
 from fedadmm.training.local import LocalTraining

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedadmm.report.table import markdown
-from fedadmm.runs.records import Goal
+from fedadmm.runs.goal import Goal
 from fedadmm.studies.campaign import Job
 from fedadmm.studies.paper.study import PaperRun, Study
 from fedadmm.studies.ratios import Arrival, Standing, arrivals_file, by_problem, geometric_mean, read_arrivals, standing
