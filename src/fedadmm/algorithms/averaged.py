@@ -6,8 +6,7 @@ Training is the inner algorithm's and does not change: only what is evaluated, e
 
 from typing import Any
 
-from fedadmm.algorithms.server_optimizer import PLAIN
-from fedadmm.algorithms.wrapper import Wrapper
+from fedadmm.algorithms.wrapper import PLAIN, Wrapper
 from fedadmm.core.algorithm import AnyAlgorithm, Turnout, Vector
 from fedadmm.core.schedules import Decay
 

@@ -4,7 +4,7 @@ theta  the server's model              v    the momentum: v <- beta v + g, then 
 beta   how much of v stays             g    minus the step that the inner algorithm would add to theta
 """
 
-from fedadmm.algorithms.server_optimizer import PLAIN, ServerOptimizer
+from fedadmm.algorithms.wrapper import PLAIN, ServerOptimizer
 from fedadmm.core.algorithm import AnyAlgorithm, Vector, zeros_like
 from fedadmm.core.schedules import Decay, PositiveRate, at
 

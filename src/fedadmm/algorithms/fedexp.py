@@ -12,15 +12,11 @@ learning rate; the paper does not. After round 1 the code's model is theta, here
 
 from typing import NamedTuple
 
+from fedadmm.algorithms.fedacg import Server
 from fedadmm.algorithms.feddyn import Download
 from fedadmm.algorithms.stiffness import squared
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Scalar, Turnout, Vector
 from fedadmm.core.schedules import PositiveRate, at
-
-
-class Server(NamedTuple):
-    theta: Vector
-    previous: Vector  # the theta before
 
 
 class Upload(NamedTuple):

@@ -13,6 +13,7 @@ u = w + y / rho travels: with all clients in a round that is the server's step a
 
 from typing import Annotated, NamedTuple
 
+from fedadmm.algorithms.fedadmm import Server, Upload
 from fedadmm.core.algorithm import Algorithm, Turnout, Vector, zeros_like
 from fedadmm.core.optional import (
     GradientsOnly,
@@ -26,17 +27,9 @@ from fedadmm.core.optional import (
 from fedadmm.core.schedules import PositiveConstant, PositiveRate, at, within
 
 
-class Server(NamedTuple):
-    theta: Vector
-
-
 class Client(NamedTuple):
     w: Vector
     y: Vector
-
-
-class Upload(NamedTuple):
-    delta: Vector
 
 
 class FedHybrid(

@@ -7,7 +7,7 @@ v      a running size of g^2, from tau^2; Adam: v <- beta_2 v + (1 - beta_2) g^2
 Then theta <- theta - eta m / (sqrt(v) + tau). As in the paper, neither m nor v is corrected for its beginning.
 """
 
-from fedadmm.algorithms.server_optimizer import PLAIN, ServerOptimizer
+from fedadmm.algorithms.wrapper import PLAIN, ServerOptimizer
 from fedadmm.core.algorithm import AnyAlgorithm, Vector, zeros_like
 from fedadmm.core.schedules import Decay, PositiveConstant, PositiveRate, at
 

@@ -170,70 +170,58 @@ def run_round(
     """
     uploads, buffers = MeanInOrder(), MeanInOrder()
     number, server, (floats, integers), seen = checkpoint
-    applied: list[int] = []
-    refused: list[int] = []
-    silent: list[int] = []
-    oversized: list[int] = []
-    all_stats: list[ClientStats] = []
-    counting: list[ClientStats] = []  # of those whose work counts
-    weights: list[float] = []  # theirs
-    norms: list[float] = []  # of what was applied
-    bytes_up = bytes_down = 0
     down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
+    done: list[ClientResult] = []  # without their uploads
+    bytes_up = bytes_down = 0
 
     for result in results:
-        all_stats.append(result.stats)
+        done.append(result._replace(upload=()))
         if not result.silent:
             bytes_down += down
             bytes_up += num_bytes(result.upload) + num_bytes(result.stats.buffers)
-        if not result.finite:
-            refused.append(result.client)
-            if result.stats.upload_norm > largest:
-                oversized.append(result.client)
-            continue
-        counting.append(result.stats)
-        weights.append(weight(result.client))
-        if result.first_visit:
-            seen += weights[-1]
-        if result.silent:
-            silent.append(result.client)
-            continue
-        norms.append(result.stats.upload_norm)
+        if result.finite and result.first_visit:
+            seen += weight(result.client)
         members = (result.client,) if result.mean_of is None else result.mean_of
-        if members:
+        if result.finite and not result.silent and members:
             uploads.add(result.upload, weight=sum(map(weight, members)))
-        if members and floats.numel():
-            buffers.add((result.stats.buffers.floats,), weight=sum(map(weight, members)))
-        if not applied:
-            integers = result.stats.buffers.integers
-        applied.append(result.client)
+            if floats.numel():
+                buffers.add((result.stats.buffers.floats,), weight=sum(map(weight, members)))
 
+    refused = [result for result in done if not result.finite]
+    counting = [result for result in done if result.finite]
+    applied = [result for result in counting if not result.silent]
     if applied:
+        integers = applied[0].stats.buffers.integers
         with calling(f"server_update of {type(algorithm).__name__}, in round {number + 1},"):
             turnout = Turnout(number + 1, uploads.weight, registered, seen)
             server = algorithm.server_update(server, uploads.mean(), turnout)
         if floats.numel():
             (floats,) = buffers.mean()
     summary = RoundSummary(
-        tuple(applied),
-        tuple(refused),
-        _mean_loss(counting, weights),
-        sum(stats.steps for stats in all_stats),
-        sum(stats.gradient_evaluations for stats in all_stats),
+        _ids(applied),
+        _ids(refused),
+        _mean_loss(counting, weight),
+        sum(result.stats.steps for result in done),
+        sum(result.stats.gradient_evaluations for result in done),
         bytes_up,
         bytes_down,
-        achieved(counting),
-        tuple(silent),
-        tuple(oversized),
-        median(norms) if norms else None,
+        achieved([result.stats for result in counting]),
+        _ids(result for result in counting if result.silent),
+        _ids(result for result in refused if result.stats.upload_norm > largest),
+        median(result.stats.upload_norm for result in applied) if applied else None,
     )
     return ServerCheckpoint(number + 1, server, Buffers(floats, integers), seen), summary
 
 
-def _mean_loss(counting: Sequence[ClientStats], weights: Sequence[float]) -> float | None:
+def _ids(results: Iterable[ClientResult]) -> tuple[int, ...]:
+    return tuple(result.client for result in results)
+
+
+def _mean_loss(counting: Sequence[ClientResult], weight: Callable[[int], float]) -> float | None:
     if not counting:
         return None
-    return sum(own * stats.loss for own, stats in zip(weights, counting, strict=True)) / sum(weights)
+    weights = [weight(result.client) for result in counting]
+    return sum(own * result.stats.loss for own, result in zip(weights, counting, strict=True)) / sum(weights)
 
 
 def achieved(counting: Sequence[ClientStats]) -> dict[str, float]:
