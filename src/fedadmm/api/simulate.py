@@ -52,6 +52,7 @@ def simulate(
     target: float | None = None,
     stop_at_target: bool = False,
     evaluate_every: int | None = None,
+    max_norm: float | str | None = None,
     weighting: Weighting = "equal",
     devices: Mapping[str, Sequence[float]] | None = None,
     device: str | torch.device = "cpu",
@@ -72,6 +73,7 @@ def simulate(
     metrics: functions of (outputs, targets) by their names, beside the accuracy. metric: what the run is judged
         by, the test accuracy, or the loss where there is none; direction: "higher" or "lower", of a metric of yours.
     target: a score of the metric, see result.rounds_to_target; `stop_at_target` ends the run there.
+    max_norm: the norm above which an upload is refused, or "100x" for a multiple of the median of the last rounds.
     devices: facts about the clients, one value each, for a participation of your own.
     certificate, clock, faults: tables as in an experiment's file, such as certificate={"every": 10}.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
@@ -82,7 +84,7 @@ def simulate(
     given = locals()
     _check_arguments(algorithm, data, rounds, local)
     given["local"] = LocalTraining() if local is None else local
-    options = options_from({field.name: given[field.name] for field in fields(Options)})
+    options = options_from({field.name: given[field.name] for field in fields(Options) if field.name in given})
     federation = Assembled(assemble(algorithm, options))
     judge = federation.whole.judge
     goal = Goal(rounds, judge, target, stop_at_target)
