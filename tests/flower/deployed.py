@@ -17,14 +17,26 @@ from local_grid import APP, assert_books_agree, run_config, strategy_of
 from fedadmm.flower.local import LocalFederation
 from fedadmm.flower.local.processes import Started, family
 
-# Kills the SuperNode, and this process, once the state is on the disk and before the reply has left.
-DYING_CLIENT = """
+# A client that obeys: it kills its SuperNode, and this process, once the state is on the disk and before the reply has
+# left; or it spoils its reply.
+OBEDIENT_CLIENT = """
 import os
 import signal
 from pathlib import Path
 
 from fedadmm.flower import client_app
+from flower_fedadmm.hostile import UPDATES
 from flower_fedadmm.task import data, model
+
+
+def spoil(message, context, call_next):
+    reply = call_next(message, context)
+    orders = Path("attacks")
+    if message.metadata.message_type == "train" and orders.exists():
+        attack, *rest = orders.read_text().splitlines()
+        UPDATES[attack](reply)
+        orders.write_text("\\n".join(rest)) if rest else orders.unlink()
+    return reply
 
 
 def die_after_commit(message, context, call_next):
@@ -38,7 +50,7 @@ def die_after_commit(message, context, call_next):
     return reply
 
 
-app = client_app(model=model, data=data, mods=[die_after_commit])
+app = client_app(model=model, data=data, mods=[die_after_commit, spoil])
 """
 
 
@@ -50,7 +62,8 @@ class Deployed:
         usual = {"num_clients": 3, "min_available_nodes": 3, "fraction_evaluate": 0.0}
         self.changes = {key.replace("_", "-"): value for key, value in {**usual, **changes}.items()}
         self.app = shutil.copytree(APP, folder / "app")
-        (self.app / "flower_fedadmm" / "client_app.py").write_text(DYING_CLIENT)
+        (self.app / "flower_fedadmm" / "client_app.py").write_text(OBEDIENT_CLIENT)
+        shutil.copy(Path(__file__).with_name("hostile.py"), self.app / "flower_fedadmm" / "hostile.py")
         self.server = self.federation.folder / "server" / "fedadmm-state" / "digits" / "server"
 
     def up(self) -> None:
@@ -110,6 +123,10 @@ class Deployed:
         """Let a node die between the commit and the reply of its next update."""
         order = self.federation.folder / name / "die-after-commit"
         order.write_text(str(self.federation.processes[name].pid))
+
+    def order_attacks(self, name: str, *attacks: str) -> None:
+        """Let a node spoil its next updates, each with one of these attacks."""
+        (self.federation.folder / name / "attacks").write_text("\n".join(attacks))
 
     def lapse(self, *names: str) -> None:
         """Let the SuperLink take dead nodes for offline now: it would wait a minute for their next heartbeat."""

@@ -1,10 +1,14 @@
-"""What a hostile or broken node may send: each attack changes a true reply."""
+"""What a hostile or broken node may send: each attack changes a true reply. It runs in the tests and on real nodes."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from local_grid import Array, ArrayRecord, Message
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # flwr's dependencies announce their own removals on import
+    from flwr.app import Array, ArrayRecord, Message
 
 Attack = Callable[[Message], None]
 

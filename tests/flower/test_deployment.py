@@ -3,6 +3,7 @@
 Flower takes a minute to notice that somebody is dead, so it is told. FEDADMM_KILLS=10 lets ten times as many die.
 """
 
+import json
 import os
 import random
 import time
@@ -41,6 +42,17 @@ def test_theta_is_the_serial_simulators_and_strangers_are_refused(deployed: Depl
     deployed.until(lambda: not stranger.alive, seconds=60)
     assert federation.online() == 3
     assert "2004" in federation.log("stranger").read_text()  # Flower's code for a key that is not registered
+
+
+def test_a_hostile_node_is_refused_and_the_others_go_on_as_if_it_was_never_asked(deployed: Deployed) -> None:
+    deployed.order_attacks("node-2", "the header of a trillion floats", "another client")
+    before = deployed.rounds()
+    deployed.changes |= {"num-server-rounds": before + 2}
+    deployed.wait(deployed.run(), rounds=before + 2, seconds=900)
+    for line in (deployed.server / "rounds.jsonl").read_text().splitlines()[-2:]:
+        record = json.loads(line)
+        assert (record["clients"], record["refused"]) == ([0, 1], [2])
+    deployed.assert_books_agree()
 
 
 def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
