@@ -1,0 +1,184 @@
+"""What a user's function raises is a sentence that names it, with the error on a line below, on every engine."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, PartitionedData, federate, load, make_dataset, simulate
+from worlds import some_data
+
+
+class FailsInTraining(nn.Linear):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs) if not self.training else 1 / 0
+
+
+class FailsAtSize(nn.Linear):
+    size = 2
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if len(inputs) == self.size and self.training:
+            raise RuntimeError(f"shape '[6, 4]' is invalid for input of size {inputs.numel()}\nand more")
+        return super().forward(inputs)
+
+
+class FailsInEvaluation(nn.Linear):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if not self.training and len(inputs) > 2:
+            raise RuntimeError("no evaluation")
+        return super().forward(inputs)
+
+
+class LateClient(FedAvg):
+    def client_update(self, server: Any, client: Any, problem: Any) -> Any:
+        if problem.round == 2 and problem.num_examples > 2:
+            raise KeyError("client")
+        return super().client_update(server, client, problem)
+
+
+class LateServer(FedAvg):
+    def server_update(self, server: Any, mean: Any, turnout: Any) -> Any:
+        return super().server_update(server, mean, turnout) if turnout.active == 1 else [][1]
+
+
+class Eager(FedAvg):
+    def init_server(self, theta: Any) -> Any:
+        raise AttributeError("no server")
+
+
+def failing(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError("mine")
+
+
+def failing_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return failing() if outputs.requires_grad else nn.functional.cross_entropy(outputs, targets)
+
+
+def failing_metric(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return failing() if len(targets) > 2 else outputs.mean()
+
+
+def not_finite() -> nn.Module:
+    module = nn.Linear(4, 3)
+    nn.init.constant_(module.bias, float("nan"))
+    return module
+
+
+LINE = r"\n  ZeroDivisionError: mine \(.*test_own_functions.py, line \d+\)$"
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"model": failing}, rf"model test_own_functions:failing, called with {{}}, fails; correct it{LINE}"),
+    (
+        {"model": lambda depth: depth},
+        r"fails; correct it\n  TypeError: .*missing 1 required positional argument: 'depth'",
+    ),
+    ({"model": lambda: 3}, "returned int; return a torch.nn.Module"),
+    ({"model": None}, "model=None is not a model"),
+    ({"model": not_finite}, "the model's bias is not finite before the first round; correct how it is initialised"),
+    ({"model": nn.Linear(4, 2)}, "returns 2 scores for an example, and the data has 3 classes; give its last layer 3"),
+    ({"model": FailsInTraining(4, 3)}, r"the model, trained on \(6, 4\) of client 0, fails; .*\n  ZeroDivisionError"),
+    (
+        {"model": FailsAtSize(4, 3)},
+        r"trained on \(2, 4\) of client 0, fails; correct it\n  RuntimeError: shape [^\n]*$",
+    ),
+    (
+        {"model": FailsInEvaluation(4, 3)},
+        r"the model, evaluated on \(20, 4\), fails; .*\n  RuntimeError: no evaluation",
+    ),
+    ({"loss": failing}, "the loss does not take .outputs, targets. of shapes .*: mine; correct it"),
+    ({"loss": failing_loss}, rf"the loss, given outputs \(6, 3\) and targets \(6,\) of client 0, fails; .*{LINE}"),
+    ({"metrics": {"mine": failing_metric}}, rf"the mine, given \(20, 3\) and \(20,\) in evaluation, fails; .*{LINE}"),
+    (
+        {"participation": failing},
+        rf"participation test_own_functions:failing, called with .* in round 1, fails; .*{LINE}",
+    ),
+    (
+        {"participation": lambda number: [0]},
+        r"fails; return the ids of the clients .*\n  TypeError: .*takes 1 positional",
+    ),
+    ({"participation": lambda *_: None}, r"fails; return the ids of the clients .*\n  TypeError: 'NoneType'"),
+    ({"participation": lambda *_: [9]}, "participation chose client 9 in round 1; ids run from 0 to 2"),
+    ({"participation": lambda *_: ["a"]}, "values in round 1; return whole client ids"),
+    ({"participation": None}, "participation=None"),
+    ({"algorithm": Eager()}, r"init_server of Eager\(eta=1.0\) fails; correct it\n  AttributeError: no server"),
+    (
+        {"algorithm": LateClient()},
+        r"client_update of LateClient, for client 0 in round 2, fails; .*\n  KeyError: 'client'",
+    ),
+    ({"algorithm": LateServer()}, r"server_update of LateServer, in round 1, fails; correct it\n  IndexError"),
+    ({"workers": 0}, "workers=0 is out of range; use a whole number from 1 on"),
+    ({"workers": 1.5}, "workers=1.5 does not fit"),
+    ({"seed": "a"}, "seed='a' does not fit: input should be a valid integer"),
+    ({"metric": "f1"}, "metric='f1' is unknown; use "),
+    ({"weighting": "heavy"}, "weighting='heavy' does not fit"),
+    ({"engine": 3}, "engine=3 does not fit"),
+    ({"l2": -1}, "l2=-1.0 is out of range"),
+    ({"l2": "x"}, "l2='x' does not fit"),
+    ({"clock": {"speed": 0}}, "speed=0.0 is out of range"),
+    ({"faults": {"lose": 1}}, "unknown key 'lose'; the keys are lose_requests"),
+    ({"local": LocalTraining(epochs=[1, 2])}, "epochs lists 2 numbers for 3 clients; give one for each"),
+    ({"local": LocalTraining(solver="nowhere:f")}, "there is no module nowhere"),
+    ({"certificate": {"every": 1}}, "FedAvg has no certificate"),
+    ({"certificate": {"clients": 9}, "algorithm": FedADMM()}, "certificate.clients=9 of 3 clients cannot be drawn"),
+    ({"rounds": "3"}, "rounds='3' is not a number of rounds"),
+    ({"round": 3}, "round"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), MISTAKES, ids=[" ".join(change) for change, _ in MISTAKES])
+def test_a_mistake_from_python_is_a_sentence(change: dict[str, Any], sentence: str) -> None:
+    local = LocalTraining(epochs=1, batch_size=6)
+    usual = {"algorithm": FedAvg(), "model": nn.Linear(4, 3), "data": some_data([8, 8, 8]), "rounds": 3}
+    usual |= {"participation": 1.0, "local": local, "engine": "serial"}
+    with pytest.raises(InputError, match=sentence):
+        simulate(**usual | change)
+
+
+def test_a_target_without_an_output_is_a_sentence_where_the_number_of_classes_is_not_known() -> None:
+    data = some_data([8, 8])
+    data = PartitionedData(data.inputs, data.targets, data.offsets, None, 0)
+    data.targets[:8] = 0
+    with pytest.raises(
+        InputError, match=r"Target 2 is out of bounds.*; the targets are from 1 to 2: number them from 0"
+    ):
+        simulate(FedAvg(), model=nn.Linear(4, 2), data=data, rounds=1, participation=1.0, engine="serial")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"partition": failing}, rf"partition test_own_functions:failing, called with .*, fails; correct it{LINE}"),
+        ({"partition": lambda labels: [labels]}, r"fails; correct it\n  TypeError: .*takes 1 positional argument"),
+        ({"partition": lambda *_: None}, "the partition is of type NoneType; return a list of index arrays"),
+        ({"partition": lambda *_: [["a"], ["b"]]}, "fails; correct it"),
+        ({"partition": lambda *_: [[0], [[1, 2], [3]]]}, "fails; correct it"),
+        ({"partition": "nowhere:f"}, "there is no module nowhere"),
+        ({"partition": "random"}, "there is no partition 'random'"),
+        ({"num_clients": 5.0}, "num_clients=5.0"),
+        ({"num_clients": 0}, "num_clients=0 is not a number of clients"),
+        ({"num_clients": 10**6}, "num_clients=1000000 is more than the 1437 examples"),
+        ({"seed": "a"}, "seed='a' is not a whole number; use one such as 0"),
+        ({"alpha": -1, "partition": "dirichlet"}, "alpha=-1 is not a Dirichlet parameter"),
+    ],
+)
+def test_a_mistake_in_dealing_is_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        federate(load("digits"), **{"num_clients": 2, "partition": "iid", "seed": 0} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("train", "sentence"),
+    [
+        ("digits", "data of type str; give a pair"),
+        ((torch.zeros(3, 2),), "data of type tuple; give a pair"),
+        ((torch.zeros(3, 2), torch.zeros(2)), "3 inputs and 2 targets"),
+        ((torch.zeros(0, 2), torch.zeros(0)), "data with 0 examples"),
+        ((np.array(["a"]), torch.zeros(1)), "inputs of type an array of <U1"),
+        ((torch.zeros(2, 2), torch.tensor([-1, 0])), "a target is -1; number the classes from 0"),
+    ],
+)
+def test_data_that_is_none_is_a_sentence(train: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make_dataset(train)
