@@ -8,6 +8,7 @@ import random
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import tomli_w
 
 from fedadmm.algorithms import ALGORITHMS
+from fedadmm.config import keys
 from fedadmm.config.experiment import Experiment, algorithm_to_table
 from fedadmm.config.plans import load_plan, preset_names
 from fedadmm.core.errors import InputError
@@ -34,6 +36,12 @@ TABLES: list[Any] = [
     {"sgd": 0.5, "gd": 0.5},
 ]
 LISTS: list[Any] = [[], [1], [[1]], [1, "x"], [0.1] * 5, ["sgd", "gd"], [{}], [True], [[[[1]]]]]
+KNOWN = [  # (table, key, example)
+    (table.name, key.name, tomllib.loads(f"value = {key.example}")["value"])
+    for table in keys.tables()
+    for key in table.keys
+    if not table.name.startswith(("algorithm ", "distribution", "stragglers"))
+]
 KEYS = ["self", "name", "cls", "model_config", "", "a b", "__class__", "options", "rho", "epochs", "seed", "label"]
 
 
@@ -56,17 +64,28 @@ def mutant(table: dict[str, Any], draw: random.Random) -> str:
     for _ in range(draw.choice([1, 1, 1, 2, 3])):
         tables = list(_tables(table))
         place = draw.choice(tables)
-        keys = [*place] or ["x"]
+        own = [*place] or ["x"]
         change = draw.random()
-        if change < 0.6:
-            place[draw.choice(keys)] = _value(draw)
+        if change < 0.3:
+            place[draw.choice(own)] = _value(draw)
+        elif change < 0.7:
+            _set_known(table, draw)
         elif change < 0.8:
-            fields = [*Experiment.model_fields, *KEYS]
-            place[draw.choice([*KEYS, *fields, *(key for each in tables for key in each)])] = _value(draw)
+            place[draw.choice([*KEYS, *(key for each in tables for key in each)])] = _value(draw)
         else:
-            place.pop(draw.choice(keys), None)
+            place.pop(draw.choice(own), None)
     text = tomli_w.dumps(table)
     return _scrambled(text, draw) if draw.random() < 0.2 else text
+
+
+def _set_known(table: dict[str, Any], draw: random.Random) -> None:
+    """Set a key that there is to its example, to that of another key, or to anything."""
+    place, key, _ = draw.choice(KNOWN)
+    for part in filter(None, place.split(".")):
+        if not isinstance(table.get(part), dict):
+            table[part] = {}
+        table = table[part]
+    table[key] = draw.choice([_value(draw), draw.choice(KNOWN)[2], next(each[2] for each in KNOWN if each[1] == key)])
 
 
 def _tables(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
