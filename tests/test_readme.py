@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -78,6 +80,17 @@ def test_documents_name_no_file_that_is_not_there():
     for page in ROOT.glob("*.md"):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (ROOT / target).exists(), f"{page.name} refers to {target}"
+
+
+@pytest.mark.parametrize("source", [None, "https://example.org/fedadmm"])
+def test_the_readme_has_no_dead_link_on_a_package_index(monkeypatch, source):
+    interface = ModuleType("interface")
+    interface.MetadataHookInterface = object
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", interface)
+    monkeypatch.syspath_prepend(ROOT)
+    shown = import_module("hatch_build").for_index((ROOT / "README.md").read_text(), source=source)
+    assert all(target.startswith(("https://", "#")) for target in re.findall(r"\]\(([^)]*)\)", shown))
+    assert f"[docs/KEYS.md]({source}/blob/main/docs/KEYS.md)" in shown if source else "docs/KEYS.md has all" in shown
 
 
 @pytest.mark.slow
