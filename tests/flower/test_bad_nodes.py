@@ -93,7 +93,7 @@ def test_a_state_folder_of_another_federation_is_refused(tmp_path: Path) -> None
     grid = grid_of(config)
     with server_of(config) as strategy:
         grid.nodes = [100]
-        strategy._nodes.connected(grid, at_least=0)
+        strategy._nodes.connected(grid)
     assert "was written with federation" in grid.errors[0]
     assert "give this federation a name or a state-dir of its own" in grid.errors[0]
 
@@ -104,7 +104,7 @@ def test_two_nodes_of_one_client_are_one_too_many(tmp_path: Path) -> None:
     context = grid.context
     grid.context = lambda node: context(100) if node == 101 else context(node)  # type: ignore[method-assign]
     with server_of(config) as strategy:
-        assert strategy._nodes.connected(grid, at_least=0).keys() == {0, 2, 3}
+        assert strategy._nodes.connected(grid).keys() == {0, 2, 3}
 
 
 def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

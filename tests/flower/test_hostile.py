@@ -102,7 +102,7 @@ def test_a_node_that_does_not_say_properly_who_it_is_is_not_asked(attack: Attack
     config = config_of(tmp_path)
     with server_of(config) as strategy:
         grid = HostileGrid(config, kind="query", attacks=[attack])
-        assert strategy._nodes.connected(grid, at_least=0).keys() == {0, 1, 3}
+        assert strategy._nodes.connected(grid).keys() == {0, 1, 3}
 
 
 def test_a_reply_to_nobodys_question_is_passed_over(tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_another_key_that_claims_a_client_is_refused_until_it_is_rebound(
     config = config_of(tmp_path)
     for clients in [{0, 1, 2, 3}, {0, 1, 3}]:
         with server_of(config) as strategy:
-            assert strategy._nodes.connected(grid_of(config), at_least=0).keys() == clients
+            assert strategy._nodes.connected(grid_of(config)).keys() == clients
         (tmp_path / "digits" / "client-2" / "key").unlink()  # another machine, or an impostor, makes its own
     assert "Node 102 is left out: client 2 joined with key" in told.text
     done = CliRunner().invoke(app, ["rebind", "2", str(tmp_path / "digits" / "server")])
     assert done.exit_code == 0, done.output
     with server_of(config) as strategy:
-        assert strategy._nodes.connected(grid_of(config), at_least=0).keys() == {0, 1, 2, 3}
+        assert strategy._nodes.connected(grid_of(config)).keys() == {0, 1, 2, 3}
 
 
 def test_what_another_node_has_signed_is_of_no_use(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
@@ -146,7 +146,7 @@ def test_what_another_node_has_signed_is_of_no_use(tmp_path: Path, told: pytest.
 
     config = config_of(tmp_path)
     with server_of(config) as strategy:
-        assert strategy._nodes.connected(Replaying(app, config), at_least=0).keys() == {3}
+        assert strategy._nodes.connected(Replaying(app, config)).keys() == {3}
     assert "it has not signed that it is client 3" in told.text
 
 

@@ -9,11 +9,13 @@ from flwr.app import Message, MessageType
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
+from fedadmm.core.errors import InputError
 from fedadmm.flower.messages import BadReplyError, Description, NoReplyError, pack_question, read_description
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 
 POLL = 1.0  # seconds between two looks at who is there
+PAUSE = 10  # times as long as it was waited for in vain a node is left alone: it costs a tenth of the time at most
 
 
 class ClientNodes:
@@ -21,27 +23,49 @@ class ClientNodes:
 
     def __init__(self, settings: FederationSettings, *, folder: ServerFolder, model: list[str]) -> None:
         self._folder, self._model = folder, model
-        self._num_clients, self._timeout = settings.num_clients, settings.round_timeout
+        self._num_clients, self._timeout = settings.num_clients, min(settings.round_timeout, settings.wait_limit)
+        self._limit, self._fewest = settings.wait_limit, settings.min_train_nodes
+        # How many nodes a round waits for: fewer, once they were waited for in vain.
+        self._enough = self._most = max(settings.min_available_nodes, settings.min_train_nodes)
         self._clients: dict[int, int] = {}  # node -> client
         self._left_out: set[int] = set()
+        self._not_before: dict[int, float] = {}  # when a node that did not answer is asked again
 
-    def connected(self, grid: Grid, *, at_least: int) -> dict[int, int]:
-        """Return the node of each client that is connected, once there are enough of them."""
-        told = None
+    def connected(self, grid: Grid) -> dict[int, int]:
+        """Return the node of each client that is connected."""
+        online = set(grid.get_node_ids())
+        known = self._clients.keys() | self._left_out
+        self._ask(grid, sorted(n for n in online - known if time.monotonic() >= self._not_before.get(n, 0.0)))
+        return {self._clients[node]: node for node in online if node in self._clients}
+
+    def enough(self, grid: Grid) -> dict[int, int]:
+        """Return the connected, once min-available-nodes are there; after wait-limit, those that are.
+
+        Who was waited for in vain is not waited for again, until more nodes are there.
+        """
+        told, deadline = None, time.monotonic() + self._limit
         while True:
-            online = set(grid.get_node_ids())
-            self._ask(grid, sorted(online - self._clients.keys() - self._left_out))
-            found = {self._clients[node]: node for node in online if node in self._clients}
-            if len(found) >= at_least:
-                return found
+            found = self.connected(grid)
+            if len(found) >= self._enough:
+                break
+            if time.monotonic() >= deadline:
+                if len(found) < self._fewest:
+                    raise InputError(
+                        f"{len(found)} nodes are there after {self._limit:g} seconds (wait-limit), and a round needs "
+                        f"{self._fewest} (min-train-nodes); start nodes and run again, which goes on from here"
+                    )
+                log(WARNING, "Going on with %d of %d nodes: wait-limit is over", len(found), self._enough)
+                break
             if told != len(found):
                 told = len(found)
-                log(INFO, "Waiting for nodes: %d of %d (min-available-nodes) are there", told, at_least)
-            time.sleep(POLL)
+                log(INFO, "Waiting for nodes: %d of %d (min-available-nodes) are there", told, self._enough)
+            time.sleep(min(POLL, self._limit))
+        self._enough = min(len(found), self._most)
+        return found
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         if nodes:
-            question, federation = secrets.token_hex(16), self._folder.federation
+            began, question, federation = time.monotonic(), secrets.token_hex(16), self._folder.federation
             messages = [
                 Message(pack_question(federation, question), node, MessageType.QUERY, ttl=self._timeout)
                 for node in nodes
@@ -49,6 +73,8 @@ class ClientNodes:
             replies = grid.send_and_receive(messages, timeout=self._timeout)
             for reply in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
                 self._note(reply, question)
+            now = time.monotonic()
+            self._not_before |= dict.fromkeys(nodes, now + PAUSE * (now - began))
 
     def _note(self, reply: Message, question: str) -> None:
         node = reply.metadata.src_node_id

@@ -30,6 +30,8 @@ class FederationSettings(Settings):
     fraction_evaluate: Probability = 1.0
     evaluate_every: Count | None = None  # 10: rounds 10, 20 and so on, and the last; None: every round
     min_available_nodes: Count = 2
+    wait_limit: Positive = 600.0  # seconds that a round waits for them
+    min_train_nodes: Count = 1  # with fewer than these, the run ends then
     round_timeout: Positive = 3600.0  # seconds that a round waits for its slowest node
     seed: int = 0
     max_norm: MaxNorm | None = None  # above which uploads are refused: see `Experiment`

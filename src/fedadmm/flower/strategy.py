@@ -120,7 +120,7 @@ class AlgorithmStrategy(Strategy):
     ) -> Iterable[Message]:
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
         began = time.perf_counter()
-        connected = self._nodes.connected(grid, at_least=self.settings.min_available_nodes)
+        connected = self._nodes.enough(grid)
         assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.store.round_of)
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = _Round(replies, [], began)
@@ -170,7 +170,7 @@ class AlgorithmStrategy(Strategy):
             round, devices=self._devices, generator=stream(self.settings.seed, "evaluation", round)
         )
         assignments = [self._planner.assignment(round, int(client)) for client in clients]
-        connected = self._nodes.connected(grid, at_least=0)
+        connected = self._nodes.connected(grid)
         return [message for message, _ in self._requests(MessageType.EVALUATE, assignments, connected, config)]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
