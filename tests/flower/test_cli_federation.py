@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import fedadmm
+from fedadmm.flower.local import EXIT_CODES, Shell, follow_run, runs
 from fedadmm.flower.local.processes import Started
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "DEPLOY.md"
@@ -48,6 +49,56 @@ def test_a_process_that_ends_while_it_is_looked_at_has_ended(monkeypatch: pytest
     monkeypatch.setattr(Path, "read_text", ended)
     assert not Started(os.getpid(), "1").alive
     assert not Started(os.getpid(), "").alive  # and one that had ended when it was first looked at
+
+
+# A flwr that knows one run: it ends as the file `status` says, or goes on until it is stopped.
+FLWR = """#!/bin/bash
+cd {folder}
+echo "$@" >>asked
+case $1 in
+    run) echo '{{"run-id": "17"}}' ;;
+    log) echo "INFO: a line of its log" ;;
+    list) echo "{{\\"runs\\": [{{\\"status\\": \\"$(cat status)\\"}}]}}" ;;
+    stop) echo '{{}}' ;;
+esac
+"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Return a shell in which `flwr` is a script."""
+    script = tmp_path / "flwr"
+    script.write_text(FLWR.format(folder=tmp_path))
+    script.chmod(0o755)
+    found = Shell(tmp_path, environment={}, tell=lambda line: None)
+    found.environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("finished:completed", 0), ("finished:failed", 1), ("finished:stopped", 130)]
+)
+def test_a_run_ends_with_the_truth(
+    status: str, code: int, shell: Shell, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "status").write_text(status)
+    changes = {"num-server-rounds": 2, "name": "second", "local.learning-rate": 0.1}
+    assert EXIT_CODES[follow_run(shell, tmp_path / "app", link="lab", changes=changes)] == code
+    assert "a line of its log" in capfd.readouterr().out
+    asked = (tmp_path / "asked").read_text()
+    assert '--run-config num-server-rounds=2 --run-config name="second" --run-config local.learning-rate=0.1' in asked
+    assert "log 17 lab --stream" in asked
+
+
+def test_an_interrupted_run_is_stopped(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "status").write_text("running")
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs.time, "sleep", interrupted)
+    assert EXIT_CODES[follow_run(shell, tmp_path / "app", link="lab", changes={})] == 130
+    assert (tmp_path / "asked").read_text().splitlines()[-1] == "stop 17 lab --format json"
 
 
 def in_bash(commands: str, *, folder: Path) -> str:
@@ -95,8 +146,10 @@ def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
         assert "$ flwr supernode register keys/node-3.pub lab" in up.stdout
         assert fedadmm("federation", "app", "my-app", cwd=tmp_path).returncode == 0
         told = up.stdout.strip().splitlines()[-1]
-        assert told.endswith("flwr run my-app lab --stream")
-        said = in_bash(f"{told} --run-config num-server-rounds=2", folder=tmp_path)
+        assert told.startswith("fedadmm federation run my-app")
+        ran = fedadmm("federation", "run", "my-app", "--set", "num-server-rounds=2", cwd=tmp_path)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        said = ran.stdout
         assert "own-accuracy" in said, said
         assert "Round 2 applies 4 of 4" in said, said
         status = fedadmm("federation", "status", cwd=tmp_path).stdout

@@ -1,4 +1,4 @@
-"""The command that tries Flower out on this machine: federation up, status, logs, kill, rebind, down."""
+"""The command for a Flower federation: one on this machine, runs on any, and what operators do to a server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from fedadmm.cli.console import say, show_table
+from fedadmm.cli.options import Changes
+from fedadmm.config.plans import parse_changes
 from fedadmm.core.errors import InputError
-from fedadmm.flower.local import LocalFederation, copy_app
+from fedadmm.flower.local import EXIT_CODES, LINK, SENTENCES, LocalFederation, Shell, copy_app, follow_run
 
 app = typer.Typer(help="A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.")
 
@@ -18,7 +20,11 @@ Name = Annotated[str, typer.Argument(help="superlink, or a node such as node-0."
 def _federation(folder: Path, *, must_exist: bool = True) -> LocalFederation:
     if must_exist and not (folder / "ports.json").exists():
         raise InputError(f"there is no federation in {folder}; start one with: fedadmm federation up")
-    return LocalFederation(folder, tell=lambda line: say(f"$ {line}", style="dim"))
+    return LocalFederation(folder, tell=_tell)
+
+
+def _tell(line: str) -> None:
+    say(f"$ {line}", style="dim")
 
 
 @app.command("up")
@@ -46,6 +52,25 @@ def app_command(folder: Annotated[Path, typer.Argument(help="The folder to make.
     """
     copy_app(folder)
     say(f"Wrote {folder}; its model and data are in {folder / 'flower_fedadmm' / 'task.py'}")
+
+
+@app.command("run")
+def run_command(
+    flower_app: Annotated[Path, typer.Argument(metavar="APP", help="The folder of a Flower app.", show_default=False)],
+    link: Annotated[str, typer.Argument(help="The SuperLink, as Flower's configuration names it.")] = LINK,
+    changes: Changes = None,
+    folder: Folder = Path("federation"),
+) -> None:
+    """Run an app and follow it to its end: exit code 0 if it finished, 1 if it failed, 130 if it was stopped.
+
+    On the federation in --folder if there is one, else on the SuperLink that `flwr` knows by this name. Ctrl-C stops
+    the run. Example: fedadmm federation run my-app --set num-server-rounds=10
+    """
+    here = (folder / "ports.json").exists()
+    shell = _federation(folder).shell if here else Shell(Path.cwd(), environment={}, tell=_tell)
+    ended = follow_run(shell, flower_app, link=link, changes=parse_changes(changes or []))
+    say(SENTENCES[ended])
+    raise typer.Exit(EXIT_CODES[ended])
 
 
 @app.command("status")

@@ -1,6 +1,7 @@
 """The federation on this machine: a folder with keys, certificates, logs and the processes that run."""
 
 import json
+import shlex
 import shutil
 import signal
 import socket
@@ -33,12 +34,12 @@ class LocalFederation:
         self.folder = folder.absolute()
         self.environment = {"FLWR_HOME": str(self.folder / "flwr"), **FLOWER_ENVIRONMENT}
         self._tell = tell
-        self._shell = Shell(self.folder, environment=self.environment, tell=tell)
+        self.shell = Shell(self.folder, environment=self.environment, tell=tell)
 
     @property
     def command_environment(self) -> dict[str, str]:
         """The environment in which `flwr` finds this federation, and what it starts finds us."""
-        return self._shell.environment
+        return self.shell.environment
 
     @property
     def processes(self) -> dict[str, Started]:
@@ -95,19 +96,19 @@ class LocalFederation:
 
     def online(self) -> int:
         """Return how many nodes the SuperLink holds for connected."""
-        listed = json.loads(self._shell.run("flwr", "supernode", "list", LINK, "--format", "json"))
+        listed = json.loads(self.shell.run("flwr", "supernode", "list", LINK, "--format", "json"))
         return sum(node["status"] == "online" for node in listed["nodes"])
 
     def run_command(self, app: Path, *, num_nodes: int) -> str:
         """Return the command that runs an app on this federation."""
-        command = f"FLWR_HOME={self.environment['FLWR_HOME']} flwr run {app} {LINK} --stream"
+        command = f"fedadmm federation run {app} --folder {shlex.quote(str(self.folder))}"
         if num_nodes == NODES_OF_APP:
             return command
-        return f"{command} --run-config 'num-clients={num_nodes} min-available-nodes={num_nodes}'"
+        return f"{command} --set num-clients={num_nodes} --set min-available-nodes={num_nodes}"
 
     def _make(self, num_nodes: int) -> None:
         """Make certificates, node keys and Flower's configuration, and choose ports that are free."""
-        run = self._shell.run
+        run = self.shell.run
         (self.folder / "keys").mkdir(exist_ok=True)
         run("openssl", "req", "-x509", *CURVE, "-days", DAYS, "-subj", "/CN=fedadmm CA",
             "-keyout", "keys/ca.key", "-out", "keys/ca.crt")  # fmt: skip
@@ -129,18 +130,18 @@ class LocalFederation:
 
     def make_key(self, name: str) -> None:
         """Make a node's key; it is refused until it is registered."""
-        self._shell.run("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-C", "", "-f", f"keys/{name}")
+        self.shell.run("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-C", "", "-f", f"keys/{name}")
 
     def _register(self, number: int) -> None:
         marker = self.folder / "keys" / f"node-{number}.registered"
         if not marker.exists():
             key = f"keys/node-{number}.pub"
-            marker.write_text(self._shell.run("flwr", "supernode", "register", key, LINK, "--format", "json"))
+            marker.write_text(self.shell.run("flwr", "supernode", "register", key, LINK, "--format", "json"))
 
     def _start_superlink(self, port: int) -> None:
         """Start the SuperLink, and wait until it listens."""
         keys = self.folder / "keys"
-        process = self._shell.start(
+        process = self.shell.start(
             "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
             "--ssl-ca-certfile", f"{keys}/ca.crt", "--ssl-certfile", f"{keys}/server.pem",
             "--ssl-keyfile", f"{keys}/server.key", "--enable-supernode-auth",
@@ -162,7 +163,7 @@ class LocalFederation:
 
     def start_node(self, name: str, *, port: int, config: str) -> Started:
         """Start a SuperNode with its key, in a folder of its own."""
-        return self._shell.start(
+        return self.shell.start(
             "flower-supernode", "--superlink", self.superlink_address,
             "--root-certificates", str(self.folder / "keys/ca.crt"),
             "--auth-supernode-private-key", str(self.folder / "keys" / name),

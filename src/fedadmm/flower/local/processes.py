@@ -34,7 +34,7 @@ class Shell:
     """Runs commands in a folder, and tells each of them first."""
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str], tell: Tell) -> None:
-        self.folder, self._tell = folder, tell
+        self.folder, self.tell = folder, tell
         here = str(Path(sys.executable).parent)  # flwr is installed beside us, and starts its own commands by name
         path = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
         self.environment = {**os.environ, **environment, "PATH": path}
@@ -42,16 +42,21 @@ class Shell:
 
     def run(self, *command: str) -> str:
         """Run a command to its end, and return what it printed."""
-        self._tell(shlex.join(command))
+        self.tell(shlex.join(command))
         done = subprocess.run(self._found(command), cwd=self.folder, capture_output=True, text=True, **self._options)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
             raise InputError(f"{shlex.join(command)} ended with {done.returncode} and said: {said}; fix that first")
         return done.stdout
 
+    def show(self, *command: str) -> None:
+        """Run a command to its end, and let it print."""
+        self.tell(shlex.join(command))
+        subprocess.run(self._found(command), cwd=self.folder, check=False, **self._options)
+
     def start(self, *command: str, folder: Path, log: Path) -> Started:
         """Start a command that goes on, in a folder and a process group of its own."""
-        self._tell(f"{shlex.join(command)} >>{log.name} 2>&1 &")
+        self.tell(f"{shlex.join(command)} >>{log.name} 2>&1 &")
         folder.mkdir(parents=True, exist_ok=True)
         with log.open("ab", buffering=0) as output:
             output.write(f"$ {shlex.join(command)}\n".encode())

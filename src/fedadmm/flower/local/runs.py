@@ -1,0 +1,43 @@
+"""A run of an app on a SuperLink, followed to its end: Flower's own command exits with 0 whatever became of it."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from fedadmm.flower.local.processes import Shell
+
+Ended = Literal["completed", "failed", "stopped"]
+EXIT_CODES: dict[Ended, int] = {"completed": 0, "failed": 1, "stopped": 130}
+SENTENCES: dict[Ended, str] = {
+    "completed": "The run has finished.",
+    "failed": "The run failed; its log, above, has the reason. The same command goes on from the last committed round.",
+    "stopped": "The run was stopped; the same command goes on from the last committed round.",
+}
+POLL = 2.0  # seconds between two looks at a run whose log has ended
+
+
+def follow_run(shell: Shell, app: Path, *, link: str, changes: dict[str, Any]) -> Ended:
+    """Submit an app, show its log until it ends, and return how it did; Ctrl-C stops the run."""
+    options = ["--format", "json"]
+    for key, value in changes.items():
+        options += ["--run-config", f"{key}={tomli_w.dumps({'value': value}).partition('=')[2].strip()}"]
+    run = str(json.loads(shell.run("flwr", "run", str(app.absolute()), link, *options))["run-id"])
+    try:
+        shell.show("flwr", "log", run, link, "--stream")
+        while (ended := _ended(shell, run, link=link)) is None:  # its end is booked after its last line
+            time.sleep(POLL)
+    except KeyboardInterrupt:
+        shell.run("flwr", "stop", run, link, "--format", "json")
+        return "stopped"
+    return ended
+
+
+def _ended(shell: Shell, run: str, *, link: str) -> Ended | None:
+    (entry,) = json.loads(shell.run("flwr", "list", link, "--run-id", run, "--format", "json"))["runs"]
+    stage, _, how = entry["status"].partition(":")
+    if stage != "finished":
+        return None
+    return how if how in EXIT_CODES else "failed"
