@@ -154,6 +154,9 @@ def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
         assert "Round 2 applies 4 of 4" in said, said
         status = fedadmm("federation", "status", cwd=tmp_path).stdout
         assert "4 nodes are connected" in status
+        assert status.count("round 2") == 4
+        open_to_others = [path for path in (tmp_path / "federation").rglob("*") if path.stat().st_mode & 0o077]
+        assert [path for path in open_to_others if path.suffix not in (".pub", ".crt")] == []
         assert fedadmm("federation", "kill", "node-1", cwd=tmp_path).returncode == 0
         lines = fedadmm("federation", "status", cwd=tmp_path).stdout.splitlines()
         (line,) = [line for line in lines if line.strip().startswith("node-1")]

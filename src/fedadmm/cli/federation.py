@@ -1,5 +1,6 @@
 """The command for a Flower federation: one on this machine, runs on any, and what operators do to a server."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +10,19 @@ from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import Changes
 from fedadmm.config.plans import parse_changes
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import private_files
 from fedadmm.flower.local import EXIT_CODES, LINK, SENTENCES, LocalFederation, Shell, copy_app, follow_run
+from fedadmm.flower.node_status import client_rows
 
 app = typer.Typer(help="A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.")
 
 Folder = Annotated[Path, typer.Option(help="Folder of its keys, state and logs.")]
 Name = Annotated[str, typer.Argument(help="superlink, or a node such as node-0.", show_default=False)]
+
+
+@app.callback()
+def _private(context: typer.Context) -> None:
+    context.with_resource(private_files())  # keys, databases, logs and copies of state
 
 
 def _federation(folder: Path, *, must_exist: bool = True) -> LocalFederation:
@@ -74,8 +82,19 @@ def run_command(
 
 
 @app.command("status")
-def status_command(folder: Folder = Path("federation")) -> None:
-    """Tell which processes run, and how many nodes the SuperLink holds for connected."""
+def status_command(
+    folder: Folder = Path("federation"),
+    server: Annotated[
+        Path | None, typer.Option(help="A server's folder, STATE-DIR/NAME/server, instead.", show_default=False)
+    ] = None,
+) -> None:
+    """Tell which processes run, and of each client its node, when it was last seen, and what was lost or refused.
+
+    Example, on a SuperLink's machine: fedadmm federation status --server fedadmm-state/digits/server
+    """
+    if server is not None:
+        _show_clients(server)
+        return
     federation = _federation(folder)
     processes = federation.processes
     rows = [(name, str(p.pid), "yes" if p.alive else "no", str(federation.log(name))) for name, p in processes.items()]
@@ -83,6 +102,23 @@ def status_command(folder: Folder = Path("federation")) -> None:
     link = processes.get("superlink")
     if link is not None and link.alive:
         say(f"{federation.online()} nodes are connected")
+    for found in federation.server_folders:
+        _show_clients(found)
+
+
+def _show_clients(server: Path) -> None:
+    """Print a row for each client of a server, and for each node that is none."""
+    if not server.is_dir():
+        raise InputError(f"there is no folder {server}; a server's is STATE-DIR/NAME/server, where the ServerApp runs")
+    rows = []
+    for client, node, facts, applied, lost in client_rows(server):
+        seen = "never" if facts.seen is None else datetime.fromtimestamp(facts.seen, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        rows.append(
+            ("none" if client is None else str(client), "none" if node is None else str(node), seen,
+             "none" if applied is None else f"round {applied}", str(facts.refused), str(lost), facts.problem)
+        )  # fmt: skip
+    columns = ("client", "node", "last seen", "last applied", "refused", "lost", "last problem")
+    show_table(str(server), columns, rows, right=("refused", "lost"), whole=("node", "last seen"), box=None)
 
 
 @app.command("logs")

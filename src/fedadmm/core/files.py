@@ -31,6 +31,16 @@ def write_whole(path: Path, content: str | bytes) -> None:
         os.fsync(file.fileno())
 
 
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Let what is made meanwhile, here and by processes that are started, be its owner's alone: 0600 in 0700."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def dotted(table: Table, prefix: str = "") -> Table:
     """Return nested tables as one with dotted keys, the algorithm's name first: it clears its other keys.
 

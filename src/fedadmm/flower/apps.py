@@ -19,6 +19,7 @@ from torch.nn import functional
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import answered, settled
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import private_files
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import parted
 from fedadmm.core.round import Buffers, run_client
@@ -118,12 +119,14 @@ class Node:
         # What Flower weighs a model by: with wire = "model" its aggregators shall weigh all clients alike.
         self._weight = 1 if settings.wire == "model" else len(own.examples.targets)
 
+    @private_files()
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
         with self._store(federation_of(content)):
             client, folder, model = self.client, self._folder.path, self._wire.description
             return pack_description(content, node=self._node, client=client, folder=folder, model=model)
 
+    @private_files()
     def train(self, content: RecordDict) -> RecordDict:
         """Answer a request: the new state is on the disk before the reply leaves."""
         request = self._read(content)
@@ -143,6 +146,7 @@ class Node:
                 store.write(answered(journal, request.delivery), pending=SavedState(state, residual))
         return pack_update(result, arrays, request=request.delivery.number, num_examples=self._weight)
 
+    @private_files()
     def evaluate(self, content: RecordDict) -> RecordDict:
         """Evaluate theta and the client's own model on its examples, and write both to its folder."""
         request = self._read(content)
@@ -201,6 +205,7 @@ def server_app(
     make_task = task_maker(model, loss, metrics)
 
     @app.main()
+    @private_files()
     def main(grid: Grid, context: Context) -> None:
         settings = FederationSettings.from_run_config(context.run_config)
         # Where nodes keep parts of the model, the server has no whole one to evaluate.

@@ -73,14 +73,16 @@ class ClientNodes:
             replies = grid.send_and_receive(messages, timeout=self._timeout)
             for reply in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
                 self._note(reply, question)
+            self._folder.nodes.write()
             now = time.monotonic()
             self._not_before |= dict.fromkeys(nodes, now + PAUSE * (now - began))
 
     def _note(self, reply: Message, question: str) -> None:
-        node = reply.metadata.src_node_id
+        node, nodes = reply.metadata.src_node_id, self._folder.nodes
         try:
             told = read_description(reply, federation=self._folder.federation, question=question)
         except (BadReplyError, NoReplyError) as error:
+            (nodes.refused if isinstance(error, BadReplyError) else nodes.failed)(node, str(error))
             log(WARNING, "Node %d is not asked: %s", node, error)
             return
         problem = self._problem(told)
@@ -88,9 +90,11 @@ class ClientNodes:
             if self._folder.key_of(told.client) is None:
                 self._folder.bind(told.client, told.key)
             self._clients[node] = told.client
+            nodes.answered(node, client=told.client)
             log(INFO, "Node %d is client %d", node, told.client)
         else:
             self._left_out.add(node)
+            nodes.refused(node, problem)
             log(WARNING, "Node %d is left out: %s", node, problem)
 
     def _problem(self, told: Description) -> str | None:

@@ -15,6 +15,7 @@ from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
 from fedadmm.core.round import ServerCheckpoint
+from fedadmm.flower.node_status import NodeStatus
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
 from fedadmm.runs.records import Record, RunFolder
@@ -66,6 +67,7 @@ class ServerFolder:
         self._last_number = NONE
         write_whole(self.folder.path / SETTINGS, tomli_w.dumps(settings.to_table()))
         self.folder.write_records(self.records())
+        self.nodes = NodeStatus(self.folder.path)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -99,4 +101,5 @@ class ServerFolder:
             self.store.stage(checkpoint.round, client, Applied(number))
         self.store.commit(checkpoint, clients=record.clients, record=record.to_json())
         self.folder.append_record(record)
+        self.nodes.write()
         write_model(self.folder, model.module, round=checkpoint.round, without=model.personal_names)

@@ -15,7 +15,7 @@ clients are asked again, they drop what they computed for it (core/delivery.py).
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
@@ -59,6 +59,7 @@ class _Round:
     replies: Collection  # which of them count, and who has not answered
     requests: list[tuple[Message, Request]]
     began: float
+    problems: dict[int, str] = field(default_factory=dict)  # client -> why its reply is no update
     # What became of it once its replies were applied; it does not count before it is committed.
     applied: tuple[ServerCheckpoint, RoundSummary] | None = None
 
@@ -148,8 +149,11 @@ class AlgorithmStrategy(Strategy):
                 largest=largest,
             )
         self._round.applied = (checkpoint, summary)
+        nodes = {request.client: message.metadata.dst_node_id for message, request in self._round.requests}
         for client in summary.refused:
-            log(WARNING, "Client %d is refused in round %d: its upload cannot be used", client, checkpoint.round)
+            problem = self._round.problems.get(client, "its upload cannot be used")
+            self._folder.nodes.refused(nodes[client], problem)
+            log(WARNING, "Client %d is refused in round %d: %s", client, checkpoint.round, problem)
         for client in summary.oversized:
             log(WARNING, "Client %d sent an upload that is longer than %g, which max-norm allows", client, largest)
         log(INFO, "Round %d applies %d of %d", checkpoint.round, len(summary.clients), num_selected)
@@ -180,7 +184,10 @@ class AlgorithmStrategy(Strategy):
             try:
                 scores.append(read_scores(message))
             except (BadReplyError, NoReplyError) as error:
-                log(WARNING, "Node %d was not evaluated: %s", message.metadata.src_node_id, error)
+                node = message.metadata.src_node_id
+                if isinstance(error, BadReplyError):
+                    self._folder.nodes.refused(node, str(error))
+                log(WARNING, "Node %d was not evaluated: %s", node, error)
         return MetricRecord(dict(mean_scores(scores))) if scores else None
 
     def _requests(
@@ -214,23 +221,25 @@ class AlgorithmStrategy(Strategy):
         """Return the results of the replies that count, in rising order of their clients."""
         found = []
         # A reply is that of the client that was asked by the message it answers, whatever it says.
-        asked = {message.metadata.message_id: request for message, request in self._round.requests}
+        asked = {message.metadata.message_id: (message, request) for message, request in self._round.requests}
         for message in replies:
-            node, request = message.metadata.src_node_id, asked.get(message.metadata.reply_to_message_id)
-            if request is None:
-                log(WARNING, "Node %d answered what it was not asked in this round", node)
+            if message.metadata.reply_to_message_id not in asked:
+                log(WARNING, "Node %d answered what it was not asked in this round", message.metadata.src_node_id)
                 continue
-            client = request.client
+            question, request = asked[message.metadata.reply_to_message_id]
+            node, client = question.metadata.dst_node_id, request.client  # an error comes from the SuperLink
             try:
                 result = read_update(
                     message, self.wire, request=request, theta=sent, buffers=self.checkpoint.buffers, largest=largest
                 )
             except NoReplyError as error:
                 log(WARNING, "Client %d failed: %s", client, error)
+                self._folder.nodes.failed(node, str(error))
                 continue
             except BadReplyError as error:
                 log(WARNING, "Client %d (node %d) sent a reply that is no update: %s", client, node, error)
-                result = refused(client)
+                result, self._round.problems[client] = refused(client), str(error)
+            self._folder.nodes.answered(node)
             if self._round.replies.counts(Reply(client, request.number)):
                 first_visit = self._folder.store.round_of(client) is None
                 found.append((result._replace(first_visit=first_visit), message))

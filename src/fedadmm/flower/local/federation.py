@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import private_files
 from fedadmm.flower.local.processes import Shell, Started, Tell, end
 
 PACKAGED_APP = Path(__file__).parent / "app"
@@ -53,10 +54,16 @@ class LocalFederation:
         """Where nodes find the SuperLink."""
         return f"127.0.0.1:{json.loads((self.folder / 'ports.json').read_text())['superlink']}"
 
+    @property
+    def server_folders(self) -> list[Path]:
+        """The folder of every server that has run here, one for each name of a federation."""
+        return sorted(path.parent for path in self.folder.glob("server/*/*/server/rounds.jsonl"))
+
     def log(self, name: str) -> Path:
         """Return the log of a process."""
         return self.folder / f"{name}.log"
 
+    @private_files()
     def up(self, *, num_nodes: int) -> None:
         """Start what is not running, and wait until all nodes are connected."""
         self.folder.mkdir(parents=True, exist_ok=True)

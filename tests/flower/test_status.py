@@ -1,0 +1,84 @@
+"""What operators ask: who is there, who was refused and lost, and why."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_grid import Message, start
+from test_hostile import HostileGrid
+from test_strategy import config_of, grid_of, server_of
+from typer.testing import CliRunner
+
+from fedadmm.cli import console
+from fedadmm.cli.federation import app
+from fedadmm.core.errors import InputError
+from fedadmm.flower import server_app
+from fedadmm.flower.node_status import client_rows, read_nodes
+
+
+def spoil(reply: Message) -> None:
+    reply.content["metrics"]["steps"] = float("inf")
+
+
+def played(folder: Path, **changes: Any) -> Path:
+    """Return the folder of a server after two rounds in which client 2 is hostile, and client 3 away in the second."""
+    config = config_of(folder, **changes)
+    grid = HostileGrid(config, kind="train", attacks=[spoil, spoil])
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=1)
+        grid.nodes.remove(103)
+        start(strategy, grid, rounds=1)
+    return folder / "digits" / "server"
+
+
+def test_the_hostile_and_the_lost_are_found_from_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = played(tmp_path)
+    rows = client_rows(server)
+    assert [(row.client, row.node, row.applied, row.facts.refused, row.lost) for row in rows] == [
+        (0, 100, 2, 0, 0),
+        (1, 101, 2, 0, 0),
+        (2, 102, None, 2, 0),
+        (3, 103, 1, 0, 1),
+    ]
+    assert "steps" in rows[2].facts.problem
+    monkeypatch.setattr(console.out, "width", 200)
+    said = CliRunner().invoke(app, ["status", "--server", str(server)]).stdout
+    (line,) = [line for line in said.splitlines() if " 102 " in line]
+    assert "steps" in line
+
+
+def test_a_node_that_is_left_out_has_a_row_with_the_reason(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    grid = grid_of(config)
+    context = grid.context
+    grid.context = lambda node: context(100) if node == 101 else context(node)  # type: ignore[method-assign]
+    with server_of(config) as strategy:
+        strategy._nodes.connected(grid)
+    (row,) = [row for row in client_rows(tmp_path / "digits" / "server") if row.client is None]
+    assert (row.node, row.facts.refused) == (101, 1)
+    assert "it has not signed that it is client 0" in row.facts.problem
+
+
+def test_state_models_and_keys_are_their_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    from flower_fedadmm import task
+
+    config = config_of(tmp_path / "made", num_server_rounds=1, fraction_evaluate=1.0)
+    before = os.umask(0)
+    try:
+        grid = grid_of(config)
+        server_app(model=task.model)(grid, grid.context(100))
+    finally:
+        os.umask(before)
+    made = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
+    assert {"key", "data.mdb", "model.safetensors", "rounds.jsonl", "nodes.json", "lock"} <= {
+        path.name for path in made
+    }
+    modes = {path: path.stat().st_mode & 0o777 for path in made}
+    assert {path: oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
+
+
+def test_a_status_file_that_is_damaged_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "nodes.json").write_text("[]")
+    with pytest.raises(InputError, match="remove it"):
+        read_nodes(tmp_path)
