@@ -25,15 +25,21 @@ def export_command(
 ) -> None:
     """Write the model, a client's state or a client's personal model to a safetensors file.
 
+    Also from the folder of a deployed server, or of a client on its node.
     Example: fedadmm export runs/digits-fedadmm-0123456789 --client 3 --out client_3.safetensors
     """
     if own_model:
         raise InputError("--own-model is called --personal-model now; change the name")
     from safetensors.torch import save  # imports torch
 
+    from fedadmm.flower.folders import export_folder, stores_below
     from fedadmm.runs.export import export
 
-    tensors, round = export(run, client=client, personal=personal_model, data_dir=data_dir)
+    if stores_below(run) == [run]:
+        tensors, when = export_folder(run, client=client, personal=personal_model)
+    else:
+        tensors, round = export(run, client=client, personal=personal_model, data_dir=data_dir)
+        when = f"after round {round}"
     name = "model" if client is None else f"client_{client}{'_model' if personal_model else ''}"
     out = Path() if out is None else out
     out = out / f"{run.name}-{name}.safetensors" if out.is_dir() else out
@@ -41,4 +47,4 @@ def export_command(
         write_whole(out, save(tensors))
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}; give another --out") from error
-    say(f"Wrote {', '.join(tensors)} after round {round}: {out}")
+    say(f"Wrote {', '.join(tensors)} {when}: {out}")

@@ -166,6 +166,24 @@ def rebind_command(
     say(f"The next node that joins as client {client} answers for it from then on.")
 
 
+@app.command("backup")
+def backup_command(
+    folder: Annotated[Path, typer.Argument(help="STATE-DIR of servers or nodes, or one in it.", show_default=False)],
+    to: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)],
+) -> None:
+    """Copy the folders of servers and clients while they are used, and verify the copies.
+
+    To restore, end the run, move what is there aside, and copy the other way. Example: fedadmm federation backup
+    fedadmm-state /backup/monday
+    """
+    from fedadmm.flower.folders import back_up, check_folders  # imports torch
+
+    copies = back_up(folder, to)
+    if problems := check_folders(to).problems:
+        raise InputError("\n".join(problems))
+    say(f"Wrote {', '.join(map(str, copies))}; all is well.")
+
+
 @app.command("down")
 def down_command(folder: Folder = Path("federation")) -> None:
     """End all processes; keys, state and logs stay, and `up` goes on with them."""

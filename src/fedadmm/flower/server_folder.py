@@ -34,20 +34,24 @@ class Applied(NamedTuple):
 SETTINGS = "federation.toml"  # with which the server's folder was last used
 
 
+def read_settings(path: Path) -> FederationSettings:
+    """Return the settings that a server's folder was last used with."""
+    try:
+        return FederationSettings(**tomllib.loads((path / SETTINGS).read_text()))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path} is not the folder of a server that has run ({SETTINGS}: {error}); it is "
+            "STATE-DIR/NAME/server, where the ServerApp runs"
+        ) from error
+
+
 class ServerFolder:
     """What the server must not lose, in a folder that one run at a time may hold."""
 
     @classmethod
     def at(cls, path: Path) -> "ServerFolder":
         """Open the folder of a server that has run, with the settings that it last had."""
-        try:
-            settings = FederationSettings(**tomllib.loads((path / SETTINGS).read_text()))
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{path} is not the folder of a server that has run ({SETTINGS}: {error}); it is "
-                "STATE-DIR/NAME/server, where the ServerApp runs"
-            ) from error
-        return cls(settings, path=path)
+        return cls(read_settings(path), path=path)
 
     def __init__(
         self, settings: FederationSettings, *, initial: Vector | None = None, path: Path | None = None

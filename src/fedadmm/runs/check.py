@@ -44,7 +44,12 @@ class CheckResult(NamedTuple):
 
 def check_run(path: Path, *, data_dir: Path | None = None) -> CheckResult:
     """Verify a run folder in a process of its own."""
-    command = [sys.executable, "-m", "fedadmm.runs.check", str(path), *([] if data_dir is None else [str(data_dir)])]
+    return read_findings("fedadmm.runs.check", str(path), *([] if data_dir is None else [str(data_dir)]))
+
+
+def read_findings(module: str, *arguments: str) -> CheckResult:
+    """Return what a module that prints findings has found."""
+    command = [sys.executable, "-m", module, *arguments]
     reader = subprocess.run(command, capture_output=True, text=True)
     findings = [Finding(*json.loads(line)) for line in reader.stdout.splitlines()]
     problems = [finding.text for finding in findings if finding.kind == "problem"]
@@ -66,7 +71,7 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
             yield Finding("fact", "experiment", f"{experiment.name}, {experiment.algorithm}")
             if experiment.state.store == "memory":
                 yield Finding("fact", "state", "kept in memory, so there is none to check")
-                yield from _files(folder, folder.read_records(), None, experiment.algorithm)
+                yield from file_findings(folder, folder.read_records(), None, experiment.algorithm)
             else:
                 yield from _store(folder, experiment, data_dir)
     except InputError as error:
@@ -85,43 +90,48 @@ def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> 
         yield Finding("fact", "clients with state", f"{len(store):,}")
         yield Finding("fact", "state", f"{size:,} bytes, {experiment.state.float_type}")
         if store.about["experiment"] != experiment.hash:
-            yield _problem("the state is not that of experiment.toml; restore the one that was there")
-        yield from _index(store, records)
+            yield problem("the state is not that of experiment.toml; restore the one that was there")
+        yield from index_findings(store, records)
         yield from _states(store, experiment, checkpoint, data_dir)
-        yield from _files(folder, records, checkpoint, experiment.algorithm)
+        yield from file_findings(folder, records, checkpoint, experiment.algorithm)
 
 
-def _index(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]:
+def index_findings(store: DiskStore, records: list[dict[str, Any]]) -> Iterator[Finding]:
+    """Compare the clients of the records with the rounds of the states."""
     last = {client: record["round"] for record in records for client in (*record["clients"], *record.get("silent", ()))}
     for client in sorted(last.keys() | set(store)):
         if last.get(client) != store.round_of(client):
-            yield _problem(
+            yield problem(
                 f"client {client} was last applied in round {last.get(client)}, and its state is of round "
                 f"{store.round_of(client)}; restore the run folder from a copy, or remove it and run again"
             )
 
 
-def _files(
-    folder: RunFolder, records: list[dict[str, Any]], checkpoint: ServerCheckpoint | None, algorithm: AnyAlgorithm
+def file_findings(
+    folder: RunFolder,
+    records: list[dict[str, Any]],
+    checkpoint: ServerCheckpoint | None,
+    algorithm: AnyAlgorithm | None,
 ) -> Iterator[Finding]:
     """Compare rounds.jsonl and model.safetensors with the store; a kill may leave them behind it, never ahead."""
     lines = folder.read_records()
     if lines != records[: len(lines)]:
-        yield _problem(f"rounds.jsonl is not that of the store; {MAKE_AGAIN}")
+        yield problem(f"rounds.jsonl is not that of the store; {MAKE_AGAIN}")
     yield Finding("fact", "rounds.jsonl", _step(len(lines), len(records)))
     for number, record in enumerate(records, start=1):
         if Record.from_json(record).round != number:
-            yield _problem(f"round {number} is missing; restore the run folder from a copy")
+            yield problem(f"round {number} is missing; restore the run folder from a copy")
             break
     model = read_model(folder)
     yield Finding("fact", "model.safetensors", _step(None if model is None else model.round, len(records)))
     if (
         model is not None
         and checkpoint is not None
+        and algorithm is not None
         and model.round >= checkpoint.round
         and not is_of(model, checkpoint, algorithm)
     ):
-        yield _problem(f"model.safetensors is not that of the store; {MAKE_AGAIN}")
+        yield problem(f"model.safetensors is not that of the store; {MAKE_AGAIN}")
 
 
 def _step(found: int | None, expected: int) -> str:
@@ -151,7 +161,7 @@ def _states(
             try:
                 yield 1.0 if weights is None else weights(client), store.get(client)
             except InputError as error:
-                problems.append(_problem(str(error)))
+                problems.append(problem(str(error)))
 
     if invariant is None or checkpoint is None or weights is None:
         for _ in states():
@@ -165,7 +175,7 @@ def _states(
     exact = experiment.state.float_type == "float32"
     yield Finding("fact", "invariant", text if exact else f"{text}, as far as {experiment.state.float_type} goes")
     if exact and gap > allowed and not problems:
-        yield _problem(f"{text}; restore the run folder from a copy, or remove it and run again")
+        yield problem(f"{text}; restore the run folder from a copy, or remove it and run again")
 
 
 def rounding_of(float_type: torch.dtype, *, rounds: int) -> float:
@@ -177,7 +187,8 @@ def rounding_of(float_type: torch.dtype, *, rounds: int) -> float:
     return torch.finfo(float_type).eps * (4 + math.sqrt(rounds))
 
 
-def _problem(text: str) -> Finding:
+def problem(text: str) -> Finding:
+    """Return the finding that something is wrong."""
     return Finding("problem", "", text)
 
 

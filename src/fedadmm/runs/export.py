@@ -43,19 +43,20 @@ class StoredModel(NamedTuple):
         return torch.cat([self.tensors[name].reshape(-1) for name in self.parameters])
 
 
-def read_model(folder: RunFolder) -> StoredModel | None:
-    """Return what is in model.safetensors, None if there is none."""
-    if not folder.model.exists():
+def read_model(folder: RunFolder, *, name: str = "model.safetensors") -> StoredModel | None:
+    """Return what is in a model's file, None if there is none."""
+    path = folder.path / name
+    if not path.exists():
         return None
     try:
-        with safe_open(folder.model, framework="pt") as file:
+        with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})["fedadmm"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             model = StoredModel(int(facts["round"]), tensors, list(facts["parameters"]))
             _ = model.theta  # its parameters are there
             return model
     except Exception as error:  # a damaged header leads anywhere
-        raise InputError(f"{folder.model} is damaged: {error}; {MAKE_AGAIN}") from error
+        raise InputError(f"{path} is damaged: {error}; {MAKE_AGAIN}") from error
 
 
 def is_of(model: StoredModel, checkpoint: ServerCheckpoint, algorithm: AnyAlgorithm) -> bool:
@@ -92,7 +93,7 @@ def export(
             if personal:
                 tensors = _personal_model(store, client, model, experiment, data_dir)
             elif client is not None:
-                tensors = _client_tensors(store, client, model)
+                tensors = state_tensors(_state(store, client), model)
     return tensors, model.round
 
 
@@ -125,12 +126,12 @@ def _personal_model(
     return tensors if personal is None else tensors | _in_shapes(personal.personal_model(state), model)
 
 
-def _client_tensors(store: DiskStore, client: int, model: StoredModel) -> dict[str, torch.Tensor]:
+def state_tensors(state: Any, model: StoredModel | None) -> dict[str, torch.Tensor]:
     """Return the fields of a client's state, and those of the model's size in the shapes of the model too."""
     tensors: dict[str, torch.Tensor] = {}
-    for name, value in _state(store, client)._asdict().items():
+    for name, value in state._asdict().items():
         tensors[name] = torch.as_tensor(value)
-        if tensors[name].shape == model.theta.shape:
+        if model is not None and tensors[name].shape == model.theta.shape:
             parts = _in_shapes(tensors[name], model)
             tensors |= {f"{name}.{key}": part for key, part in parts.items()}
     return tensors

@@ -255,6 +255,26 @@ def create(folder: Path, *, about: Mapping[str, str], initial: Vector | None = N
         raise unusable(folder, error) from error
 
 
+def copy_store(folder: Path, to: Path) -> None:
+    """Copy a store as of its last transaction, while others read and write it."""
+    to.mkdir()
+    try:
+        with lmdb.open(str(folder), map_size=MAP_SIZE, readonly=True, create=False) as env:
+            env.copy(str(to))
+        handle = os.open(to / "data.mdb", os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    except lmdb.Error as error:
+        raise damage("the store", folder, str(error)) from error
+
+
+def about_of(folder: Path) -> dict[str, str]:
+    """Return what the store in a folder at rest says that it is."""
+    file, about, _ = open_checked(folder, about={}, remedy="", client_type=tuple, readonly=True)
+    file.close()
+    return about
+
+
 def damage(what: str, folder: Path, detail: str = "") -> InputError:
     """Return the error for something that is not what was written."""
     detail = f" ({detail})" if detail else ""
