@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from commands import fedadmm
+from fedadmm.cli.federation import app
 from fedadmm.flower.local import EXIT_CODES, Shell, follow_run, runs
 from fedadmm.flower.local.processes import Started
 
@@ -49,6 +51,17 @@ def test_a_process_that_ends_while_it_is_looked_at_has_ended(monkeypatch: pytest
     monkeypatch.setattr(Path, "read_text", ended)
     assert not Started(os.getpid(), "1").alive
     assert not Started(os.getpid(), "").alive  # and one that had ended when it was first looked at
+
+
+def test_a_certificate_that_ends_within_a_month_is_warned_of(tmp_path: Path) -> None:
+    for days in (29, 31):
+        make = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -days {days} -subj /CN=CA"
+        subprocess.run([*make.split(), "-keyout", tmp_path / "key", "-out", tmp_path / f"{days}.crt"], check=True)
+    (tmp_path / "server").mkdir()
+    options = [word for days in (29, 31) for word in ("--certificate", tmp_path / f"{days}.crt")]
+    said = CliRunner().invoke(app, ["status", "--server", *map(str, [tmp_path / "server", *options])]).stdout
+    assert f"WARNING: the certificate {tmp_path / '29.crt'} ends in 29 days" in said
+    assert "31.crt" not in said
 
 
 # A flwr that knows one run: it ends as the file `status` says, or goes on until it is stopped.
@@ -161,6 +174,12 @@ def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
         lines = fedadmm("federation", "status", cwd=tmp_path).stdout.splitlines()
         (line,) = [line for line in lines if line.strip().startswith("node-1")]
         assert " no " in line
+        # Its key is taken from it, and with another one it is the same client again.
+        assert fedadmm("federation", "rotate", "node-1", cwd=tmp_path).returncode == 0
+        assert fedadmm("federation", "renew", cwd=tmp_path).returncode == 0
+        assert fedadmm("federation", "up", cwd=tmp_path).returncode == 0
+        ran = fedadmm("federation", "run", "my-app", "--set", "num-server-rounds=3", cwd=tmp_path)
+        assert "Round 3 applies 4 of 4" in ran.stdout, ran.stdout
         assert "SuperLink" in fedadmm("federation", "logs", "superlink", "--lines", "500", cwd=tmp_path).stdout
     finally:
         down = fedadmm("federation", "down", cwd=tmp_path)

@@ -1,11 +1,17 @@
 """What operators ask: who is there, who was refused and lost, and why."""
 
+import json
+import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from local_grid import Message, start
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 from test_hostile import HostileGrid
 from test_strategy import config_of, grid_of, server_of
 from typer.testing import CliRunner
@@ -13,8 +19,12 @@ from typer.testing import CliRunner
 from fedadmm.cli import console
 from fedadmm.cli.federation import app
 from fedadmm.core.errors import InputError
-from fedadmm.flower import server_app
+from fedadmm.flower import json_log, server_app
+from fedadmm.flower.metrics import ServerMetrics
 from fedadmm.flower.node_status import client_rows, read_nodes
+from fedadmm.runs.records import Record, RunFolder
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 def spoil(reply: Message) -> None:
@@ -76,6 +86,44 @@ def test_state_models_and_keys_are_their_owners_alone_whatever_the_umask(tmp_pat
     }
     modes = {path: path.stat().st_mode & 0o777 for path in made}
     assert {path: oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
+
+
+def test_prometheus_reads_what_the_files_say(tmp_path: Path) -> None:
+    server = played(tmp_path)
+    registry = CollectorRegistry()
+    registry.register(ServerMetrics(server))
+    families = text_string_to_metric_families(generate_latest(registry).decode())  # Prometheus's own reader
+    samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+    records = [Record.from_json(table) for table in RunFolder(server).read_records()]
+    assert samples["fedadmm_rounds_total",] == 2
+    assert samples["fedadmm_refused_total",] == 2
+    assert samples["fedadmm_lost_total",] == 1
+    assert samples["fedadmm_bytes_up_total",] == sum(record.bytes_up for record in records)
+    assert samples["fedadmm_last_client_loss",] == records[-1].client_loss
+    assert samples["fedadmm_node_refused_total", "2", "102"] == 2
+    assert samples["fedadmm_node_lost_total", "3", "103"] == 1
+    assert samples["fedadmm_node_applied_round", "3", "103"] == 1
+    # Every metric that the example of alerts names is there; an accuracy where the server has examples to test on.
+    alerts = yaml.safe_load((DEPLOY / "alerts.yml").read_text())
+    rules = [rule for group in alerts["groups"] for rule in group["rules"]]
+    named = {name for rule in rules for name in re.findall(r"fedadmm_\w+", rule["expr"])}
+    assert named - {name for name, *_ in samples} == {"fedadmm_last_accuracy"}
+
+
+def test_the_servers_log_is_lines_of_json(tmp_path: Path) -> None:
+    server = played(tmp_path)
+    lines = [json.loads(line) for line in (server / "log.jsonl").read_text().splitlines()]
+    warnings = [line["message"] for line in lines if line["level"] == "WARNING"]
+    assert any(text.startswith("Client 2 is refused in round 1") for text in warnings)
+
+
+def test_a_full_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_log, "MOST_BYTES", 300)
+    with json_log.lines_of_log(tmp_path / "log.jsonl"):
+        for _ in range(100):
+            logging.getLogger("flwr").warning("a line of a log")
+    assert len(list(tmp_path.glob("log.jsonl*"))) == 1 + json_log.FILES
+    assert all(path.stat().st_size <= 300 for path in tmp_path.glob("log.jsonl*"))
 
 
 def test_a_status_file_that_is_damaged_is_one_sentence(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from fedadmm.cli.options import Changes
 from fedadmm.config.plans import parse_changes
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import private_files
-from fedadmm.flower.local import EXIT_CODES, LINK, SENTENCES, LocalFederation, Shell, copy_app, follow_run
+from fedadmm.flower.local import EXIT_CODES, LINK, SENTENCES, LocalFederation, Shell, copy_app, follow_run, warnings_of
+from fedadmm.flower.metrics import serve
 from fedadmm.flower.node_status import client_rows
 
 app = typer.Typer(help="A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.")
@@ -87,6 +88,9 @@ def status_command(
     server: Annotated[
         Path | None, typer.Option(help="A server's folder, STATE-DIR/NAME/server, instead.", show_default=False)
     ] = None,
+    certificate: Annotated[
+        list[Path] | None, typer.Option(help="Warn 30 days before this certificate ends (repeatable).")
+    ] = None,
 ) -> None:
     """Tell which processes run, and of each client its node, when it was last seen, and what was lost or refused.
 
@@ -94,6 +98,7 @@ def status_command(
     """
     if server is not None:
         _show_clients(server)
+        _warn(certificate or [])
         return
     federation = _federation(folder)
     processes = federation.processes
@@ -104,6 +109,12 @@ def status_command(
         say(f"{federation.online()} nodes are connected")
     for found in federation.server_folders:
         _show_clients(found)
+    _warn([*federation.certificates, *(certificate or [])])
+
+
+def _warn(certificates: list[Path]) -> None:
+    for sentence in warnings_of(certificates):
+        say(sentence, style="bold red")
 
 
 def _show_clients(server: Path) -> None:
@@ -145,6 +156,26 @@ def kill_command(name: Name, folder: Folder = Path("federation")) -> None:
     say(f"{name} is dead; `fedadmm federation up` starts it again, once its old heartbeat has lapsed")
 
 
+@app.command("renew")
+def renew_command(folder: Folder = Path("federation")) -> None:
+    """Make the SuperLink's certificate anew; nodes need nothing, as the authority stays.
+
+    Example: fedadmm federation renew
+    """
+    _federation(folder).renew()
+    say("The SuperLink reads it when it starts: once the run has ended, `kill superlink` and `up`; nodes come back.")
+
+
+@app.command("rotate")
+def rotate_command(name: Name, folder: Folder = Path("federation")) -> None:
+    """Take its key from a node, and make another with which `up` starts it again, as the same client.
+
+    Example: fedadmm federation rotate node-2
+    """
+    _federation(folder).rotate(name)
+    say(f"{name} is ended, and its old key is refused; `fedadmm federation up` registers the new one and starts it")
+
+
 @app.command("rebind")
 def rebind_command(
     client: Annotated[int, typer.Argument(help="The client whose machine was replaced.", show_default=False)],
@@ -182,6 +213,20 @@ def backup_command(
     if problems := check_folders(to).problems:
         raise InputError("\n".join(problems))
     say(f"Wrote {', '.join(map(str, copies))}; all is well.")
+
+
+@app.command("metrics")
+def metrics_command(
+    server: Annotated[Path, typer.Argument(help="The server's folder, STATE-DIR/NAME/server.", show_default=False)],
+    port: Annotated[int, typer.Option(help="The port that Prometheus asks.")] = 9464,
+    address: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+) -> None:
+    """Serve the rounds and nodes of a server to Prometheus, from its files: whether a run goes on or not.
+
+    Example: fedadmm federation metrics fedadmm-state/digits/server
+    """
+    say(f"http://{address}:{port}/metrics")
+    serve(server, address=address, port=port)
 
 
 @app.command("down")

@@ -15,6 +15,7 @@ from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
 from fedadmm.core.round import ServerCheckpoint
+from fedadmm.flower.json_log import lines_of_log
 from fedadmm.flower.node_status import NodeStatus
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
@@ -66,6 +67,7 @@ class ServerFolder:
                 self.folder.state, types=types, identity=identity, initial=initial, durability="power", remedy=REMEDY
             )
             held.callback(self.store.close)
+            held.enter_context(lines_of_log(self.folder.path / "log.jsonl"))
             self._held = held.pop_all()
         self.federation = self.store.about["federation"]
         self._last_number = NONE

@@ -17,7 +17,7 @@ APP_IN_THE_SOURCES = Path(__file__).parents[4] / "examples" / "flower-fedadmm"  
 NODES_OF_APP = 4  # that the example app is set up for
 LINK = "lab"  # the name of the connection in Flower's configuration
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes")
-DAYS = "30"
+DAYS, DAYS_OF_CA = "365", "3650"
 STARTING = 60.0  # seconds for a SuperLink, and for nodes to connect
 # Flower takes a node that was killed for connected until its heartbeat has lapsed, and refuses its key until then.
 LAPSING = 90.0
@@ -117,13 +117,12 @@ class LocalFederation:
         """Make certificates, node keys and Flower's configuration, and choose ports that are free."""
         run = self.shell.run
         (self.folder / "keys").mkdir(exist_ok=True)
-        run("openssl", "req", "-x509", *CURVE, "-days", DAYS, "-subj", "/CN=fedadmm CA",
+        run("openssl", "req", "-x509", *CURVE, "-days", DAYS_OF_CA, "-subj", "/CN=fedadmm CA",
             "-keyout", "keys/ca.key", "-out", "keys/ca.crt")  # fmt: skip
         run("openssl", "req", *CURVE, "-subj", "/CN=localhost", "-addext",
             "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "keys/server.key",
             "-out", "keys/server.csr")  # fmt: skip
-        run("openssl", "x509", "-req", "-in", "keys/server.csr", "-CA", "keys/ca.crt", "-CAkey", "keys/ca.key",
-            "-CAcreateserial", "-copy_extensions", "copy", "-days", DAYS, "-out", "keys/server.pem")  # fmt: skip
+        self.renew()
         for number in range(num_nodes):
             self.make_key(f"node-{number}")
         names = ["superlink", *(f"node-{number}" for number in range(num_nodes))]
@@ -134,6 +133,29 @@ class LocalFederation:
             f'root-certificates = "{self.folder / "keys/ca.crt"}"\n'
         )
         (self.folder / "ports.json").write_text(json.dumps(ports))
+
+    @property
+    def certificates(self) -> list[Path]:
+        """The certificates of the authority and of the SuperLink."""
+        return [self.folder / "keys" / name for name in ("ca.crt", "server.pem")]
+
+    def renew(self) -> None:
+        """Make the SuperLink's certificate, or make it anew; the SuperLink reads it when it starts."""
+        self.shell.run(
+            "openssl", "x509", "-req", "-in", "keys/server.csr", "-CA", "keys/ca.crt", "-CAkey", "keys/ca.key",
+            "-CAcreateserial", "-copy_extensions", "copy", "-days", DAYS, "-out", "keys/server.pem",
+        )  # fmt: skip
+
+    def rotate(self, name: str) -> None:
+        """End a node, take its key from it, and make another, with which `up` starts it again as the same client."""
+        marker = self.folder / "keys" / f"{name}.registered"
+        if not marker.exists():
+            raise InputError(f"there is no node {name!r} here with a key; use one such as node-0")
+        self.kill(name)
+        self.shell.run("flwr", "supernode", "unregister", str(json.loads(marker.read_text())["node-id"]), LINK)
+        for path in (marker, self.folder / "keys" / name, self.folder / "keys" / f"{name}.pub"):
+            path.unlink(missing_ok=True)
+        self.make_key(name)
 
     def make_key(self, name: str) -> None:
         """Make a node's key; it is refused until it is registered."""

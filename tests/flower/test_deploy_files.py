@@ -1,0 +1,55 @@
+"""The files in deploy/: what they start has the options of docs/DEPLOY.md, restarts, and is no root's."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNITS = sorted((ROOT / "deploy").glob("*.service"))
+PAGE = (ROOT / "docs" / "DEPLOY.md").read_text()
+
+
+def settings_of(unit: Path) -> dict[str, str]:
+    text = unit.read_text().replace("\\\n", " ")
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+
+
+def test_there_is_a_unit_for_each_process() -> None:
+    assert [unit.stem for unit in UNITS] == ["fedadmm-metrics", "fedadmm-superlink", "fedadmm-supernode"]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_restarts_its_process_whose_files_are_private(unit: Path) -> None:
+    settings = settings_of(unit)
+    assert (settings["Restart"], settings["UMask"], settings["User"]) == ("always", "0077", "fedadmm")
+    assert settings["StartLimitIntervalSec"] == "0"  # else systemd gives up on a node that is refused for a minute
+    command = shlex.split(settings["ExecStart"])
+    assert command[0].startswith("/opt/fedadmm/bin/")
+    options = {word for word in command if word.startswith("--")}
+    assert options <= set(re.findall(r"--[a-z-]+", PAGE))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    copy.write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))  # what is started is not here
+    said = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, timeout=60, check=False)
+    assert [line for line in said.stderr.splitlines() if unit.name in line] == []
+
+
+def test_the_container_copies_what_is_there_and_is_no_root() -> None:
+    text = (ROOT / "deploy" / "Containerfile").read_text().replace("\\\n", " ")
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    assert {name for name, _ in lines} <= {"FROM", "RUN", "COPY", "USER", "WORKDIR", "VOLUME", "ENV", "EXPOSE", "CMD"}
+    assert lines[0][0] == "FROM"
+    copied = [source for name, rest in lines if name == "COPY" for source in rest.split()[:-1]]
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+    assert [rest for name, rest in lines if name == "USER"] == ["fedadmm"]
+    assert json.loads(dict(map(tuple, lines))["CMD"])[0] == "flower-superlink"  # type: ignore[arg-type]
+    assert "examples/flower-fedadmm" in (ROOT / "pyproject.toml").read_text()  # which the wheel is built with
