@@ -151,11 +151,11 @@ class AlgorithmStrategy(Strategy):
         self._round.applied = (checkpoint, summary)
         nodes = {request.client: message.metadata.dst_node_id for message, request in self._round.requests}
         for client in summary.refused:
-            problem = self._round.problems.get(client, "its upload cannot be used")
+            too_long = f"its upload is longer than {largest:g}, which max-norm allows"
+            other = too_long if client in summary.oversized else "its upload cannot be used"
+            problem = self._round.problems.get(client, other)
             self._folder.nodes.refused(nodes[client], problem)
             log(WARNING, "Client %d is refused in round %d: %s", client, checkpoint.round, problem)
-        for client in summary.oversized:
-            log(WARNING, "Client %d sent an upload that is longer than %g, which max-norm allows", client, largest)
         log(INFO, "Round %d applies %d of %d", checkpoint.round, len(summary.clients), num_selected)
         metrics = MetricRecord({"num-applied": len(summary.clients), "num-refused": len(summary.refused)})
         if summary.client_loss is not None:
