@@ -74,6 +74,9 @@ def test_digits_are_split_without_loss_or_overlap():
     together = torch.cat([data.train.inputs, data.test.inputs]).mul(16).round().flatten(1).numpy()
     ours = sorted(map(bytes, together.astype(np.uint8)))
     assert ours == sorted(map(bytes, load_digits().data.astype(np.uint8)))
+    label_of = dict(zip(map(bytes, load_digits().data.astype(np.uint8)), load_digits().target, strict=True))
+    labels = torch.cat([data.train.targets, data.test.targets]).tolist()
+    assert labels == [label_of[bytes(image)] for image in together.astype(np.uint8)]
 
 
 def test_mnist_has_539_writers(published):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from fedadmm.cli import app
 from fedadmm.core.errors import InputError
+from fedadmm.flower import server_app
 from fedadmm.flower.folders import back_up, export_folder, findings
 
 
@@ -92,6 +93,24 @@ def test_a_copy_made_while_the_server_runs_is_restored_and_goes_on(tmp_path: Pat
         start(strategy, grid_of(config), rounds=1)
         assert strategy.checkpoint.server.theta.equal(expected.server.theta)
         assert_books_agree(strategy, config, lambda client: tmp_path / "state")
+
+
+def test_verify_names_who_is_out_of_step_and_plays_no_round(tmp_path: Path) -> None:
+    from flower_fedadmm import task
+
+    config = config_of(tmp_path)
+    with server_of(config) as strategy:
+        start(strategy, grid_of(config), rounds=1)
+        older = shutil.copytree(tmp_path / "digits" / "client-1", tmp_path / "older")
+        start(strategy, grid_of(config), rounds=2)
+    grid = grid_of(config_of(tmp_path, verify=True))
+    grid.nodes.pop()
+    server_app(model=task.model)(grid, grid.context(100))
+    shutil.rmtree(tmp_path / "digits" / "client-1")
+    shutil.copytree(older, tmp_path / "digits" / "client-1")
+    with pytest.raises(InputError, match="of client 1, and the state here is of update"):
+        server_app(model=task.model)(grid, grid.context(100))
+    assert len((tmp_path / "digits" / "server" / "rounds.jsonl").read_text().splitlines()) == 3
 
 
 def test_mistakes_of_a_backup_are_sentences(state_dir: Path, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from fedadmm.flower.node_status import client_rows
 app = typer.Typer(help="A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.")
 
 Folder = Annotated[Path, typer.Option(help="Folder of its keys, state and logs.")]
+FlowerApp = Annotated[Path, typer.Argument(metavar="APP", help="The folder of a Flower app.", show_default=False)]
+Link = Annotated[str, typer.Argument(help="The SuperLink, as Flower's configuration names it.")]
 Name = Annotated[str, typer.Argument(help="superlink, or a node such as node-0.", show_default=False)]
 
 
@@ -65,21 +67,36 @@ def app_command(folder: Annotated[Path, typer.Argument(help="The folder to make.
 
 @app.command("run")
 def run_command(
-    flower_app: Annotated[Path, typer.Argument(metavar="APP", help="The folder of a Flower app.", show_default=False)],
-    link: Annotated[str, typer.Argument(help="The SuperLink, as Flower's configuration names it.")] = LINK,
-    changes: Changes = None,
-    folder: Folder = Path("federation"),
+    flower_app: FlowerApp, link: Link = LINK, changes: Changes = None, folder: Folder = Path("federation")
 ) -> None:
     """Run an app and follow it to its end: exit code 0 if it finished, 1 if it failed, 130 if it was stopped.
 
     On the federation in --folder if there is one, else on the SuperLink that `flwr` knows by this name. Ctrl-C stops
     the run. Example: fedadmm federation run my-app --set num-server-rounds=10
     """
-    here = (folder / "ports.json").exists()
-    shell = _federation(folder).shell if here else Shell(Path.cwd(), environment={}, tell=_tell)
-    ended = follow_run(shell, flower_app, link=link, changes=parse_changes(changes or []))
+    ended = follow_run(_shell(folder), flower_app, link=link, changes=parse_changes(changes or []))
     say(SENTENCES[ended])
     raise typer.Exit(EXIT_CODES[ended])
+
+
+@app.command("verify")
+def verify_command(
+    flower_app: FlowerApp, link: Link = LINK, changes: Changes = None, folder: Folder = Path("federation")
+) -> None:
+    """Compare the server with the connected clients, without a round: exit code 1 if one is out of step.
+
+    Example: fedadmm federation verify my-app
+    """
+    asked = parse_changes(changes or []) | {"verify": True}
+    ended = follow_run(_shell(folder), flower_app, link=link, changes=asked)
+    say("All that are connected are in step." if ended == "completed" else "Not all is well: see the log above.")
+    raise typer.Exit(EXIT_CODES[ended])
+
+
+def _shell(folder: Path) -> Shell:
+    """Return a shell in which `flwr` finds the federation in a folder; without one, what the user has set up."""
+    here = (folder / "ports.json").exists()
+    return _federation(folder).shell if here else Shell(Path.cwd(), environment={}, tell=_tell)
 
 
 @app.command("status")

@@ -122,9 +122,9 @@ class Node:
     @private_files()
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
-        with self._store(federation_of(content)):
-            client, folder, model = self.client, self._folder.path, self._wire.description
-            return pack_description(content, node=self._node, client=client, folder=folder, model=model)
+        with self._store(federation_of(content)) as store:
+            own: dict[str, Any] = {"client": self.client, "model": self._wire.description, "journal": store.journal()}
+            return pack_description(content, node=self._node, folder=self._folder.path, **own)
 
     @private_files()
     def train(self, content: RecordDict) -> RecordDict:
@@ -213,6 +213,9 @@ def server_app(
         evaluation = None if asked is None else _evaluation(make_task(settings, OwnData(as_examples(asked()))))
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
+            if settings.verify:
+                strategy.verify(grid)
+                return
             rounds = max(0, settings.num_server_rounds - strategy.checkpoint.round)
             wrap(strategy).start(
                 grid,

@@ -9,6 +9,7 @@ from flwr.app import Message, MessageType
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
+from fedadmm.core.delivery import Journal, LateError, Request, settled
 from fedadmm.core.errors import InputError
 from fedadmm.flower.messages import BadReplyError, Description, NoReplyError, pack_question, read_description
 from fedadmm.flower.server_folder import ServerFolder
@@ -28,6 +29,7 @@ class ClientNodes:
         # How many nodes a round waits for: fewer, once they were waited for in vain.
         self._enough = self._most = max(settings.min_available_nodes, settings.min_train_nodes)
         self._clients: dict[int, int] = {}  # node -> client
+        self._journals: dict[int, Journal] = {}  # of each client, when it was asked
         self._left_out: set[int] = set()
         self._not_before: dict[int, float] = {}  # when a node that did not answer is asked again
 
@@ -63,6 +65,26 @@ class ClientNodes:
         self._enough = min(len(found), self._most)
         return found
 
+    def verify(self, grid: Grid) -> None:
+        """Compare the numbers of the updates that connected clients keep with those that were applied of them.
+
+        No state moves: what a number stands for is guarded by the checksums of the client's store.
+        """
+        connected, problems = self.connected(grid), []
+        for client in range(self._num_clients):
+            number, applied = self._folder.new_number(), self._folder.applied(client)
+            if client not in connected:
+                log(WARNING, "Client %d is not connected, and is not compared", client)
+                continue
+            try:
+                settled(self._journals[client], Request(client, number, applied))
+            except (InputError, LateError) as error:
+                problems.append(str(error))
+            else:
+                log(INFO, "Client %d is in step with the server: update %d was applied last", client, applied)
+        if problems:
+            raise InputError("\n".join(problems))
+
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         if nodes:
             began, question, federation = time.monotonic(), secrets.token_hex(16), self._folder.federation
@@ -89,7 +111,7 @@ class ClientNodes:
         if problem is None:
             if self._folder.key_of(told.client) is None:
                 self._folder.bind(told.client, told.key)
-            self._clients[node] = told.client
+            self._clients[node], self._journals[told.client] = told.client, told.journal
             nodes.answered(node, client=told.client)
             log(INFO, "Node %d is client %d", node, told.client)
         else:

@@ -17,7 +17,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.delivery import Request
+from fedadmm.core.delivery import Journal, Request
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite, norm_of
 from fedadmm.flower.identity import Claim, Signed, signed
 from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
@@ -86,12 +86,14 @@ class BadReplyError(Exception):
     """A reply that is not what was asked for, with the reason."""
 
 
-def pack_description(content: RecordDict, *, node: int, client: int, folder: Path, model: list[str]) -> RecordDict:
-    """Return as records which client a node is, signed with the key in its folder, and the arrays of its model."""
+def pack_description(
+    content: RecordDict, *, node: int, client: int, folder: Path, model: list[str], journal: Journal
+) -> RecordDict:
+    """Return as records which client a node is, signed with the key in its folder, its model's arrays, its updates."""
     question = str(content.config_records["config"]["question"])
     key, signature = signed(Claim(federation_of(content), question, node, client), folder=folder)
     facts: dict[str, Any] = {"client-id": client, "model": model, "key": key, "signature": signature}
-    return RecordDict({"config": ConfigRecord(facts)})
+    return RecordDict({"config": ConfigRecord(facts | journal._asdict())})
 
 
 class Description(NamedTuple):
@@ -100,6 +102,7 @@ class Description(NamedTuple):
     client: int
     model: list[str]  # a line for each array
     key: str  # with which it has signed that it is this client
+    journal: Journal  # which updates it has states of
 
 
 def read_description(message: Message, *, federation: str, question: str) -> Description:
@@ -112,7 +115,8 @@ def read_description(message: Message, *, federation: str, question: str) -> Des
         client, by = integer(config, "client-id"), Signed(str(config["key"]), str(config["signature"]))
         if not by.is_of(Claim(federation, question, message.metadata.src_node_id, client)):
             raise WrongFormatError(f"it has not signed that it is client {client}")
-        return Description(client, [str(line) for line in model], by.key)
+        journal = Journal(*(integer(config, field) for field in Journal._fields))
+        return Description(client, [str(line) for line in model], by.key, journal)
 
 
 def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_examples: int) -> RecordDict:

@@ -40,6 +40,7 @@ class FederationSettings(Settings):
     local: LocalTraining = LocalTraining()
     personal: tuple[str, ...] | None = None  # patterns of names that each node keeps for itself: "head.*, *.bn*"
     client_test: float | None = None  # share of a node's examples that it is scored on, and does not train on
+    verify: bool = False  # instead of rounds: compare what the connected clients keep with what was applied of them
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
     @field_validator("algorithm", mode="before")

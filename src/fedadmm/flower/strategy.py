@@ -116,6 +116,10 @@ class AlgorithmStrategy(Strategy):
         log(INFO, "\t├──> %s, wire %s", self.settings.local, self.settings.wire)
         log(INFO, "\t└──> %d rounds are done: %s", self.checkpoint.round, self._folder.folder.path)
 
+    def verify(self, grid: Grid) -> None:
+        """Compare what the connected clients keep with what was applied of them; who is out of step ends the run."""
+        self._nodes.verify(grid)
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
