@@ -3,17 +3,19 @@
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
-from local_grid import assert_books_agree, start
+from local_grid import LocalGrid, assert_books_agree, start
 from safetensors.torch import load_file
 from test_strategy import config_of, grid_of, server_of
+from torch import nn
 from typer.testing import CliRunner
 
 from fedadmm.cli import app
 from fedadmm.core.errors import InputError
-from fedadmm.flower import server_app
+from fedadmm.flower import FederationSettings, client_app, make_strategy, server_app
 from fedadmm.flower.folders import back_up, export_folder, findings
 
 
@@ -111,6 +113,24 @@ def test_verify_names_who_is_out_of_step_and_plays_no_round(tmp_path: Path) -> N
     with pytest.raises(InputError, match="of client 1, and the state here is of update"):
         server_app(model=task.model)(grid, grid.context(100))
     assert len((tmp_path / "digits" / "server" / "rounds.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_federation_of_0_1_0_is_sound_and_goes_on(tmp_path: Path) -> None:
+    """Two rounds of FedADMM with two clients, as the code of 0.1.0 left them."""
+    from flower_fedadmm.task import data
+
+    with tarfile.open(Path(__file__).parent / "federation_of_0_1_0.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert problems(tmp_path) == []
+
+    def model() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+    config = config_of(tmp_path, num_clients=2)
+    strategy = make_strategy(FederationSettings.from_run_config(config), model=model)
+    start(strategy, LocalGrid(client_app(model=model, data=data), config), rounds=1)
+    strategy.close()
+    assert [record["clients"] for record in strategy._folder.folder.read_records()] == [[0, 1]] * 3
 
 
 def test_mistakes_of_a_backup_are_sentences(state_dir: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ FEDADMM = {"algorithm__name": "fedadmm", "algorithm__rho": 0.1, "algorithm__eta"
 def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
     """Return the example's configuration with FedADMM, its state in a folder, few steps a visit, and no evaluation."""
     usual = {"state_dir": str(folder), "min_available_nodes": 1, "fraction_evaluate": 0.0, "local__batch_size": 60}
+    usual["evaluate_every"] = 1
     algorithm = {} if "algorithm__name" in changes else FEDADMM
     return run_config(**{**usual, **algorithm, **changes})
 
