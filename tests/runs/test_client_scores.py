@@ -14,6 +14,7 @@ from fedadmm.runs.assembly import data_of
 from fedadmm.runs.client_scores import ClientScores
 from fedadmm.runs.runner import run
 from fedadmm.runs.sinks import numbers_of
+from small_runs import outcome, simulation_of
 from worlds import made, perceptron
 
 COUNTS = (1, 2, 9, 10)  # a client with one example trains on it, and is not scored
@@ -88,3 +89,13 @@ def test_an_experiment_holds_out_examples_of_each_client_by_one_key(tmp_path: Pa
     assert experiment.hash != experiment.replace(data={"num_clients": 10}).hash
     with pytest.raises(InputError, match=r"client_test=1\.0 is out of range; use a number above 0 and below 1"):
         run(Experiment(data={"num_clients": 10, "client_test": 1.0}), out=tmp_path)
+
+
+def test_workers_score_clients_as_serial_does() -> None:
+    options = {"model": made(perceptron), "data": _data(), "participation": 1.0, "weighting": "equal"}
+    serial, workers = (
+        outcome(simulation_of(FedAvg(), engine=engine, workers=2, **options), rounds=2)[2]
+        for engine in ("serial", "workers")
+    )
+    assert serial == workers
+    assert len(serial[0]["client_quantiles"]["accuracy"]) == 11

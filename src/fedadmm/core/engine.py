@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from fedadmm.core.round import Assignment, Buffers, ClientResult, Problem, ServerCheckpoint
 
+PersonalOf = Callable[[int], Personal | None]  # of a client: the parts of the model that it keeps
 EngineName = Literal["workers", "serial", "stacked", "ray", "auto"]
 
 
@@ -47,6 +48,11 @@ class Task(Protocol):
     def evaluate_part(self, part: int, theta: Vector, *, buffers: Buffers) -> Scores:
         """Return loss and metrics on a part of the test examples."""
 
+    def evaluate_client(
+        self, client: int, theta: Vector, *, buffers: Buffers, personal: Personal | None = None
+    ) -> dict[str, float]:
+        """Return loss and metrics on a client's own examples, with the parts of the model that it keeps."""
+
     def private(self) -> Task:
         """Return a task that shares nothing it writes to, for another process."""
 
@@ -73,6 +79,11 @@ class Engine(Protocol):
 
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples; nothing where there are none."""
+
+    def evaluate_clients(
+        self, download: Any, *, buffers: Buffers, clients: Sequence[int], personal_of: PersonalOf
+    ) -> list[dict[str, float]]:
+        """Return loss and metrics on the own examples of each of these clients, with the parts that it keeps."""
 
     def close(self) -> None:
         """End what was started."""

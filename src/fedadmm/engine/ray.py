@@ -20,13 +20,14 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.engine import RoundTime, Store, Task, num_cores
+from fedadmm.core.engine import PersonalOf, RoundTime, Store, Task, num_cores
 from fedadmm.core.errors import InputError
 from fedadmm.core.personal import joined
 from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.engine.pool import DEATHS_ALLOWED
 from fedadmm.engine.probe import probe
 from fedadmm.engine.ray_actor import ActorSetup, ShareActor, ShareResult, as_bytes, packed
+from fedadmm.engine.serial import evaluated
 from fedadmm.state.encoding import decode
 from fedadmm.training.evaluation import combined
 
@@ -92,6 +93,12 @@ class RayEngine:
 
         scores = dict(answer for _, answer in self._answers(range(num_shares), ask))
         return combined(scores[part] for part in parts)
+
+    def evaluate_clients(
+        self, download: Any, *, buffers: Buffers, clients: Sequence[int], personal_of: PersonalOf
+    ) -> list[dict[str, float]]:
+        """Return loss and metrics on the own examples of each of these clients: here, where their states are."""
+        return evaluated(self._task, download, buffers=buffers, clients=clients, personal_of=personal_of)
 
     def close(self) -> None:
         """End the actors, and the connection to Ray if it was made here."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.engine import RoundTime, Store, Task
+from fedadmm.core.engine import PersonalOf, RoundTime, Store, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
 from fedadmm.training.evaluation import combined
 
@@ -33,5 +33,19 @@ class SerialEngine:
         parts = range(self._task.num_parts)
         return combined(self._task.evaluate_part(part, download.theta, buffers=buffers) for part in parts)
 
+    def evaluate_clients(
+        self, download: Any, *, buffers: Buffers, clients: Sequence[int], personal_of: PersonalOf
+    ) -> list[dict[str, float]]:
+        """Return loss and metrics on the own examples of each of these clients, with the parts that it keeps."""
+        return evaluated(self._task, download, buffers=buffers, clients=clients, personal_of=personal_of)
+
     def close(self) -> None:
         """Do nothing: nothing was started."""
+
+
+def evaluated(
+    task: Task, download: Any, *, buffers: Buffers, clients: Sequence[int], personal_of: PersonalOf
+) -> list[dict[str, float]]:
+    """Return loss and metrics on the own examples of each of these clients, in this process."""
+    theta = download.theta
+    return [task.evaluate_client(own, theta, buffers=buffers, personal=personal_of(own)) for own in clients]

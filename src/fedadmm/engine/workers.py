@@ -5,6 +5,7 @@ file, which the workers read and write themselves. The uploads are summed in the
 of their arrival.
 """
 
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,11 +13,12 @@ from typing import Any, NamedTuple
 import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.engine import RoundTime, StatesOnDisk, Store, Task
+from fedadmm.core.engine import PersonalOf, RoundTime, StatesOnDisk, Store, Task
 from fedadmm.core.personal import joined
 from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
+from fedadmm.engine.serial import evaluated
 from fedadmm.training.evaluation import combined
 
 
@@ -82,6 +84,17 @@ class Evaluation(NamedTuple):
         return "the evaluation"
 
 
+class ClientEvaluation(NamedTuple):
+    """A job: the own examples of some clients."""
+
+    clients: Sequence[int]
+    personal: bytes  # the parts that each keeps, pickled whole: torch would share the memory of each
+    download: list[Any]
+
+    def __str__(self) -> str:
+        return f"the evaluation of {len(self.clients)} clients"
+
+
 @dataclass(frozen=True)
 class WorkerSetup:
     """All that a worker needs."""
@@ -100,10 +113,13 @@ class WorkerSetup:
         task = self.task.private()
         file = None if self.file is None else self.file.own()
 
-        def handle(job: Update | Evaluation) -> Any:
+        def handle(job: Update | Evaluation | ClientEvaluation) -> Any:
             download, buffers = self.download.read(job.download), self.buffers.read([..., ...])
             if isinstance(job, Evaluation):
                 return task.evaluate_part(job.part, download.theta, buffers=buffers)
+            if isinstance(job, ClientEvaluation):
+                parts = dict(zip(job.clients, pickle.loads(job.personal), strict=True))
+                return evaluated(task, download, buffers=buffers, clients=job.clients, personal_of=parts.get)
             return self._update(job, task.problem(job.assignment, buffers=buffers), download, file)
 
         return handle
@@ -163,6 +179,21 @@ class WorkersEngine:
         published = self._publish(download, buffers)
         parts = self._task.num_parts
         return combined(self.pool.run(lambda part: Evaluation(part, published), costs=[1.0] * parts, window=parts))
+
+    def evaluate_clients(
+        self, download: Any, *, buffers: Buffers, clients: Sequence[int], personal_of: PersonalOf
+    ) -> list[dict[str, float]]:
+        """Return loss and metrics on the own examples of each of these clients, of which each worker takes some."""
+        published = self._publish(download, buffers)
+        size = max(1, len(clients) // self._num_slots)
+        shares = [clients[first : first + size] for first in range(0, len(clients), size)]
+
+        def job(number: int) -> ClientEvaluation:
+            personal = [personal_of(client) for client in shares[number]]
+            return ClientEvaluation(shares[number], pickle.dumps(personal), published)
+
+        found = self.pool.run(job, costs=[1.0] * len(shares), window=len(shares))
+        return [scores for share in found for scores in share]
 
     def close(self) -> None:
         """End the workers."""

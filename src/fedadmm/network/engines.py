@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.delivery import NONE, Collection, Journal, Reply, Request, answered
-from fedadmm.core.engine import Engine, RoundTime
+from fedadmm.core.engine import Engine, PersonalOf, RoundTime
 from fedadmm.core.participation import Ids
 from fedadmm.core.round import Assignment, Buffers, ClientResult
 from fedadmm.core.seeds import stream
@@ -29,6 +29,12 @@ class EngineWrapper:
     def evaluate(self, download: Any, *, buffers: Buffers) -> dict[str, float]:
         """Return loss and metrics on the test examples; nothing where there are none."""
         return self._engine.evaluate(download, buffers=buffers)
+
+    def evaluate_clients(
+        self, download: Any, *, buffers: Buffers, clients: Sequence[int], personal_of: PersonalOf
+    ) -> list[dict[str, float]]:
+        """Return loss and metrics on the own examples of each of these clients, with the parts that it keeps."""
+        return self._engine.evaluate_clients(download, buffers=buffers, clients=clients, personal_of=personal_of)
 
     def close(self) -> None:
         """End what was started."""

@@ -137,12 +137,17 @@ class Simulation:
         with one_thread():
             theta = self.algorithm.model(checkpoint.server)
             shown = self.algorithm.download(checkpoint.server)._replace(theta=theta)
-            scores = self._engine.evaluate(shown, buffers=checkpoint.buffers)
+            scores, found = self._engine.evaluate(shown, buffers=checkpoint.buffers), []
+            if self.task.held_out is not None:
+
+                def personal_of(client: int) -> Personal | None:
+                    return self._personal_parts(client, round=checkpoint.round if client in counted else None)
+
+                clients, buffers = range(self.task.data.num_clients), checkpoint.buffers
+                found = self._engine.evaluate_clients(shown, buffers=buffers, clients=clients, personal_of=personal_of)
         if self.optimum is not None:
             scores["distance"] = self.optimum.distance(theta)
-        if self.task.held_out is None:
-            return scores, {}
-        of_clients = self._client_scores(checkpoint, counted=counted)
+        of_clients = self._by_metric(found)
         means = {} if self.task.num_parts else {name: own.mean for name, own in of_clients.items()}
         return scores | means | in_numbers(of_clients), of_clients
 
@@ -175,27 +180,21 @@ class Simulation:
         """
         if model not in ("theta", "own"):
             raise InputError(f'model={model!r} is unknown; use "theta" or "own"')
-        scores = self._client_scores(self.checkpoint, weights_of=None if model == "theta" else self.personal_model)
+        of_each, buffers = [], self.checkpoint.buffers
+        with one_thread():
+            for client in range(self.task.data.num_clients):
+                weights = self.theta if model == "theta" else self.personal_model(client)
+                parts = self._personal_parts(client)
+                of_each.append(self.task.evaluate_client(client, weights, buffers=buffers, personal=parts))
+        scores = self._by_metric(of_each)
         asked = [metric] if metric is not None else [self.federation.options.metric, "accuracy", "loss"]
         found = next((name for name in asked if name in scores), None)
         if found is None:
             raise InputError(f"metric={metric!r} is unknown; use one of {', '.join(scores)}")
         return scores[found]
 
-    def _client_scores(
-        self,
-        checkpoint: ServerCheckpoint,
-        *,
-        weights_of: Callable[[int], Vector] | None = None,
-        counted: Collection[int] = (),
-    ) -> dict[str, ClientScores]:
-        """Return loss and metrics on every client's own examples: of the server's model, or of these weights."""
-        theta, found = self.algorithm.model(checkpoint.server), []
-        with one_thread():
-            for client in range(self.task.data.num_clients):
-                weights = theta if weights_of is None else weights_of(client)
-                personal = self._personal_parts(client, round=checkpoint.round if client in counted else None)
-                found.append(self.task.evaluate_client(client, weights, buffers=checkpoint.buffers, personal=personal))
+    def _by_metric(self, found: Sequence[dict[str, float]]) -> dict[str, ClientScores]:
+        """Return what was found of each client, metric by metric."""
         names = next((own for own in found if own), {})
         columns = {name: np.array([own.get(name, np.nan) for own in found]) for name in names}
         options = self.federation.options
