@@ -61,7 +61,7 @@ def test_medians_and_krum_bear_a_node_that_lies(aggregator: Any, tmp_path: Path)
 
     def lie(reply: Any) -> None:
         arrays = reply.content.array_records["arrays"]
-        reply.content["arrays"] = ArrayRecord({k: Array(1e6 + v.numpy()) for k, v in arrays.items()})
+        reply.content["arrays"] = ArrayRecord({k: Array(1e3 + v.numpy()) for k, v in arrays.items()})
 
     config = model_config(tmp_path)
     with server_of(config, aggregator=aggregator) as strategy:

@@ -57,7 +57,7 @@ def _copy(folder: Path, to: Path) -> None:
     to.mkdir(parents=True, exist_ok=True)
     for file in folder.iterdir():
         if file.is_file() and file.suffix != ".partial":
-            shutil.copy2(file, to)
+            shutil.copyfile(file, to / file.name)  # with the rights of new files
     copy_store(folder / "state", to / "state")
 
 
