@@ -73,7 +73,7 @@ def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_ex
     )
     assert done.returncode == 0, done.stderr
     assert "Sorted by rounds trained, then by rounds to target, then by accuracy." in done.stdout
-    assert "refused client" not in done.stderr
+    assert "refused the update of client" not in done.stderr
     lines = [line for line in done.stdout.splitlines() if "learning_rate" in line]
     assert "learning_rate 0.1 " in lines[0]
     assert "learning_rate 1e+38 " in lines[1]
@@ -95,7 +95,7 @@ def test_a_run_that_diverges_says_so_and_exits_with_1(tmp_path):
     assert done.returncode == 1
     assert "Diverged in round" in done.stdout
     assert "lower local.learning_rate" in done.stdout
-    assert "refused client" in done.stderr
+    assert "refused the update of client" in done.stderr
 
 
 def test_a_model_file_holds_the_trained_weights(tmp_path):
