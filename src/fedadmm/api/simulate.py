@@ -25,6 +25,7 @@ from fedadmm.core.metrics import Direction
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
+from fedadmm.data.reading import Table
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.assembly import Federation, assemble
 from fedadmm.runs.goal import Goal
@@ -162,7 +163,9 @@ def _digest(federation: Federation, *, whole: bool) -> str:
     options, found = federation.options, hashlib.blake2b(digest_size=5)
     for part in (_code(module.forward) for module in federation.task.model.module.modules()):
         found.update(part)
-    tensors = (federation.initial, federation.task.personal, _examples(options.data, whole=whole))
+    reader = federation.task.reader
+    tables = [] if reader is None else [vars(part) for part in reader.parts if isinstance(part, Table)]
+    tensors = (federation.initial, federation.task.personal, _examples(options.data, whole=whole), tables)
     for tensor in tree_leaves(tensors):  # of tuples and dicts of tensors, too
         if isinstance(tensor, torch.Tensor):
             found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)

@@ -1,16 +1,19 @@
 """Datasets by name: their training and test examples, normalised."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedadmm.core.errors import InputError, calling, checked_call, import_named
 from fedadmm.core.seeds import stream
-from fedadmm.data.examples import IGNORED, Examples, as_examples
+from fedadmm.data.examples import IGNORED, Examples
 from fedadmm.data.files import data_folder, parse_cifar_batch, parse_idx, present, read
+from fedadmm.data.reading import Collate, Reader, kept, rows_of
 from fedadmm.data.sources import CIFAR10, FASHION_MNIST, MNIST, PUBLISHED, QMNIST, QMNIST_TEXT, Source
 from fedadmm.data.text import read_text
 
@@ -26,6 +29,7 @@ class Dataset(NamedTuple):
     test: Examples | None
     num_classes: int  # 0 where targets are numbers, not classes
     groups: np.ndarray | None = None  # [training example], such as its writer
+    reader: Reader | None = None  # where examples are rows that are read batch by batch
 
     def __repr__(self) -> str:
         train, test = (0 if part is None else len(part.targets) for part in (self.train, self.test))
@@ -72,23 +76,54 @@ def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | 
 
 
 @checked_call
-def make_dataset(train: Any, test: Any = None, *, groups: np.ndarray | None = None) -> Dataset:
-    """Return a user's own examples, each part a pair of tensors or arrays or a torch Dataset, as a Dataset."""
-    train = as_examples(train)
-    test = None if test is None else as_examples(test)
-    targets = [part.targets for part in (train, test) if part is not None]
-    num_classes = 0
-    if not any(values.is_floating_point() for values in targets):
-        counting = torch.cat([values[values != IGNORED] for values in targets])
-        if len(counting) and int(counting.min()) < 0:
-            raise InputError(
-                f"a target is {int(counting.min())}; number the classes from 0, and give {IGNORED} to one that is to "
-                "be ignored"
-            )
-        num_classes = int(counting.max()) + 1 if len(counting) else 0
-    if groups is not None and len(groups) != len(train.targets):
-        raise InputError(f"{len(groups)} groups for {len(train.targets)} training examples; give one for each")
-    return Dataset(train, test, num_classes, groups)
+def make_dataset(
+    train: Any,
+    test: Any = None,
+    *,
+    groups: np.ndarray | None = None,
+    lazy: bool | None = None,
+    collate: Collate | None = None,
+    targets: Any = None,
+) -> Dataset:
+    """Return a user's own examples as a Dataset; each part is a pair (inputs, targets) or a torch Dataset.
+
+    Inputs and targets are tensors or arrays, [example, ...], or tuples and dicts of such. A torch Dataset of (input,
+    target) is read once and kept in memory. It is instead read batch by batch if `lazy` is True, if there is a
+    `collate`, a function of a list of items that returns (inputs, targets), or if it draws random numbers, as
+    augmentations do: these are then others in every round and epoch, and the same again in the same run.
+
+    groups: who made each training example, for partition "natural".
+    targets: one class for each training example of a lazy dataset, for partitions by class. If they are not given and
+        the dataset has no attribute of this name, each example is read once for its own.
+    """
+    lazy = True if collate is not None else lazy
+    parts = [kept(part, lazy=lazy) for part in (train, test) if part is not None]
+    reader, examples = None, [part for part in parts if isinstance(part, Examples)]
+    if len(examples) < len(parts):
+        reader, examples = rows_of(parts, collate=collate, targets=targets)
+    if groups is not None and len(groups) != len(examples[0].targets):
+        raise InputError(f"{len(groups)} groups for {len(examples[0].targets)} training examples; give one for each")
+    num_classes = _num_classes([part.targets for part in examples])
+    return Dataset(examples[0], None if test is None else examples[1], num_classes, groups, reader)
+
+
+def as_dataset(source: Any) -> Dataset:
+    """Return a user's examples as a Dataset, if they are not one."""
+    return source if isinstance(source, Dataset) else make_dataset(source)
+
+
+def _num_classes(targets: Sequence[Tensor]) -> int:
+    """Return the number of classes, 0 where targets are numbers."""
+    known = [values for values in targets if values.numel()]
+    if not known or any(values.is_floating_point() for values in known):
+        return 0
+    counting = torch.cat([values[values != IGNORED] for values in known])
+    if len(counting) and int(counting.min()) < 0:
+        raise InputError(
+            f"a target is {int(counting.min())}; number the classes from 0, and give {IGNORED} to one that is to "
+            "be ignored"
+        )
+    return int(counting.max()) + 1 if len(counting) else 0
 
 
 def read_idx_images(source: Source, *, folder: Path) -> tuple[Examples, Examples]:

@@ -1,6 +1,7 @@
 """Labelled examples as two tensors, whatever they came as."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ def as_examples(source: Any) -> Examples:
     if isinstance(source, Examples):
         return _checked(source)
     if isinstance(source, TorchDataset):
-        source = _materialised(source)
+        source = materialised(source)
     if not isinstance(source, tuple | list) or len(source) != 2:
         raise InputError(f"data of type {type(source).__name__}; give a pair (inputs, targets) or a torch Dataset")
     inputs, targets = (_tensor(part, what=what) for part, what in zip(source, ("inputs", "targets"), strict=True))
@@ -56,7 +57,8 @@ def _tensor(part: Any, *, what: str) -> Tensor:
     raise InputError(f"{what} of type {kind}; give a tensor or a numpy array of numbers")
 
 
-def _materialised(dataset: TorchDataset[Any]) -> tuple[Tensor, Tensor]:
+def materialised(dataset: TorchDataset[Any]) -> tuple[Tree, Tree]:
+    """Return the inputs and the targets of all items of a dataset."""
     name = type(dataset).__name__
     if not hasattr(dataset, "__len__"):
         raise InputError(f"{name} has no length; give a torch Dataset with __len__ and __getitem__")
@@ -67,9 +69,12 @@ def _materialised(dataset: TorchDataset[Any]) -> tuple[Tensor, Tensor]:
     for index, item in enumerate(items):
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise InputError(f"item {index} of {name} is of type {type(item).__name__}; return (input, target)")
-        inputs.append(_item_tensor(item[0], what=f"the input of item {index} of {name}"))
-        targets.append(_item_tensor(item[1], what=f"the target of item {index} of {name}"))
-    return _stacked(inputs, what=f"inputs of {name}"), _stacked(targets, what=f"targets of {name}")
+        inputs.append(mapped(partial(_item_tensor, what=f"the input of item {index} of {name}"), item[0]))
+        targets.append(mapped(partial(_item_tensor, what=f"the target of item {index} of {name}"), item[1]))
+    return (
+        mapped(lambda *parts: _stacked(parts, what=f"inputs of {name}"), *inputs),
+        mapped(lambda *parts: _stacked(parts, what=f"targets of {name}"), *targets),
+    )
 
 
 def _item_tensor(value: Any, *, what: str) -> Tensor:
@@ -80,11 +85,14 @@ def _item_tensor(value: Any, *, what: str) -> Tensor:
     raise InputError(f"{what} is of type {type(value).__name__}; turn it into a tensor in the dataset's transform")
 
 
-def _stacked(tensors: list[Tensor], *, what: str) -> Tensor:
+def _stacked(tensors: Sequence[Tensor], *, what: str) -> Tensor:
     shapes = {tuple(tensor.shape) for tensor in tensors}
     if len(shapes) > 1:
-        raise InputError(f"{what} have different shapes, such as {sorted(shapes)[:2]}; bring them to one shape")
-    return torch.stack(tensors)
+        raise InputError(
+            f"{what} have different shapes, such as {sorted(shapes)[:2]}; bring them to one shape, or give "
+            "make_dataset a collate"
+        )
+    return torch.stack(tuple(tensors))
 
 
 def _checked(examples: Examples) -> Examples:

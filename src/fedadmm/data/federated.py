@@ -17,8 +17,9 @@ from fedadmm.core.errors import InputError, calling, checked_call, import_named,
 from fedadmm.core.seeds import check_seed, stream
 from fedadmm.data import partition as partitions
 from fedadmm.data.datasets import Dataset
-from fedadmm.data.examples import IGNORED, Examples
+from fedadmm.data.examples import IGNORED, Examples, Tree
 from fedadmm.data.partition import Indices, Partitioner
+from fedadmm.data.reading import Reader
 from fedadmm.data.shown import Shown
 
 PARTITIONS = ("iid", "shards", "imbalanced", "dirichlet", "natural")
@@ -49,6 +50,7 @@ class PartitionedData(Shown):
     test: Examples | None
     num_classes: int
     held_out: "PartitionedData | None" = None  # examples of each client that it is scored on, and does not train on
+    reader: Reader | None = None  # where examples are rows that are read batch by batch
 
     @property
     def num_clients(self) -> int:
@@ -138,7 +140,7 @@ def federate(
 def _dealt(dataset: Dataset, indices: Indices) -> PartitionedData:
     order, offsets = torch.from_numpy(np.concatenate(indices)), np.cumsum([0, *map(len, indices)], dtype=np.int64)
     inputs, targets = dataset.train.inputs[order], dataset.train.targets[order]
-    return PartitionedData(inputs, targets, offsets, dataset.test, dataset.num_classes)
+    return PartitionedData(inputs, targets, offsets, dataset.test, dataset.num_classes, reader=dataset.reader)
 
 
 def _split_each(indices: Indices, fraction: float, *, seed: int, key: str) -> tuple[Indices, Indices]:
@@ -205,6 +207,8 @@ def hold_out(dataset: Dataset, *, fraction: float, seed: int) -> Dataset:
 
 def two_classes(data: PartitionedData, *, positive: Sequence[int]) -> PartitionedData:
     """Return the data with these classes as class 1 and all others as class 0."""
+    if data.reader is not None:
+        raise InputError(f"positive={list(positive)} changes targets, which are read later; change them in the dataset")
     known = range(data.num_classes)
     if not all(label in known for label in positive) or not 0 < len(set(positive)) < len(known):
         raise InputError(
@@ -222,7 +226,14 @@ def in_float_type(data: PartitionedData, float_type: torch.dtype) -> Partitioned
     def cast(part: torch.Tensor) -> torch.Tensor:
         return part.to(float_type) if part.is_floating_point() else part
 
-    return _mapped(data, lambda part: Examples(cast(part.inputs), cast(part.targets)))
+    reader = None if data.reader is None else replace(data.reader, float_type=float_type)
+    return replace(_mapped(data, lambda part: Examples(cast(part.inputs), cast(part.targets))), reader=reader)
+
+
+def first_inputs(data: FederatedData) -> Tree:
+    """Return the inputs of one example, [1, ...]."""
+    reader, inputs = getattr(data, "reader", None), data.client(0).inputs[:1]
+    return inputs if reader is None else reader.read(inputs, seed=0)[0]
 
 
 def _mapped(data: PartitionedData, function: Callable[[Examples], Examples]) -> PartitionedData:

@@ -23,8 +23,10 @@ from fedadmm.core.files import private_files
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import parted
 from fedadmm.core.round import Buffers, run_client
-from fedadmm.data.examples import Examples, as_examples
+from fedadmm.data.datasets import Dataset, as_dataset
+from fedadmm.data.examples import Examples
 from fedadmm.data.federated import chosen_of
+from fedadmm.data.reading import Reader
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.messages import NodeRequest, federation_of, pack_description, pack_scores, pack_update, read_request
 from fedadmm.flower.server_folder import ServerFolder
@@ -82,16 +84,23 @@ class OwnData(NamedTuple):
     num_clients: int = 1
     num_classes: int = 0  # a node's model is a function of its own, which is not told
     held_out: "OwnData | None" = None  # what it is scored on, and does not train on
+    reader: Reader | None = None  # where examples are rows that are read batch by batch
 
     @classmethod
-    def split(cls, examples: Examples, settings: FederationSettings, *, client: int) -> "OwnData":
+    def of(cls, dataset: Dataset) -> "OwnData":
+        """Return the training examples of a dataset as a machine's own."""
+        return cls(dataset.train, reader=dataset.reader)
+
+    @classmethod
+    def split(cls, dataset: Dataset, settings: FederationSettings, *, client: int) -> "OwnData":
         """Return a node's data, with examples held out where that is asked for: those of the simulated client."""
+        own, examples = cls.of(dataset), dataset.train
         if settings.client_test is None:
-            return cls(examples)
+            return own
         held = torch.from_numpy(
             chosen_of(len(examples.targets), settings.client_test, client=client, seed=settings.seed)
         )
-        train, test = (cls(Examples(*(part[rows] for part in examples))) for rows in (~held, held))
+        train, test = (own._replace(examples=Examples(*(part[rows] for part in examples))) for rows in (~held, held))
         return train._replace(held_out=test if held.any() else None)
 
     @property
@@ -112,7 +121,7 @@ class Node:
         self._algorithm = settings.algorithm
         self.client, self._node = client_of(context), context.node_id
         self._folder = RunFolder(settings.client_folder(context))
-        own = OwnData.split(as_examples(data(context)), settings, client=self.client)
+        own = OwnData.split(as_dataset(data(context)), settings, client=self.client)
         self._num_scored = int((own.held_out or own).num_examples[0])
         self._task = make_task(settings, own)
         self._wire = WIRES[settings.wire](self._algorithm, self._task.model)
@@ -210,7 +219,7 @@ def server_app(
         settings = FederationSettings.from_run_config(context.run_config)
         # Where nodes keep parts of the model, the server has no whole one to evaluate.
         asked = test if settings.personal is None else None
-        evaluation = None if asked is None else _evaluation(make_task(settings, OwnData(as_examples(asked()))))
+        evaluation = None if asked is None else _evaluation(make_task(settings, OwnData.of(as_dataset(asked()))))
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
         try:
             if settings.verify:

@@ -19,7 +19,7 @@ from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, participation_from
 from fedadmm.core.round import ServerCheckpoint, num_bytes
 from fedadmm.data import PartitionedData, federate, load
-from fedadmm.data.federated import FederatedData, hold_out, in_float_type, two_classes
+from fedadmm.data.federated import FederatedData, first_inputs, hold_out, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
@@ -110,9 +110,8 @@ def _task(options: Options) -> LearningTask:
         raise InputError(
             f"{type(data).__name__} has no num_classes; give it the number of classes, or 0 where targets are numbers"
         )
-    first = data.client(0)
     num_classes = getattr(data, "num_classes", 0)
-    module = initial_model(options.model, seed=seed, inputs=first.inputs, num_classes=num_classes)
+    module = initial_model(options.model, seed=seed, inputs=first_inputs(data), num_classes=num_classes)
     local, device, metrics = options.local, options.device, {"accuracy": accuracy, **(options.metrics or {})}
     same: dict[str, Any] = {"loss": options.loss, "l2": options.l2, "personal": options.personal}
     return LearningTask(module, data, local=local, metrics=metrics, seed=seed, device=device, **same)
@@ -124,7 +123,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     model, float_type, rule = experiment.model, experiment.data.float_type, experiment.participation
     same = ["local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock"]
     same += ["metric", "direction", "evaluate_every", "max_norm"]
-    inputs, kind = data.client(0).inputs, None if float_type is None else getattr(torch, float_type)
+    inputs, kind = first_inputs(data), None if float_type is None else getattr(torch, float_type)
     about: dict[str, Any] = {
         "inputs": inputs,
         "num_classes": data.num_classes,

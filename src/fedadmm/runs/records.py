@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
 CLOCK_KEYS = ("simulated_seconds", "mean_staleness", "max_staleness")
-NOTHING: dict[str, Any] = {"lost": (), "silent": (), "oversized": (), "client_quantiles": {}}
+NOTHING: dict[str, Any] = {"lost": (), "silent": (), "oversized": (), "joined": (), "client_quantiles": {}}
 NOTHING |= dict.fromkeys((*CLOCK_KEYS, "upload_norm"))
-CLIENT_KEYS = ("clients", "refused", "lost", "silent", "oversized")  # that list clients
+CLIENT_KEYS = ("clients", "refused", "lost", "silent", "oversized", "joined")  # that list clients
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Record:
     # Of loss and each metric: the least value of a client, the nine deciles and the largest, on examples held out
     # (data.client_test). In `metrics`: accuracy_client_mean, accuracy_client_std, accuracy_client_worst_decile, ...
     client_quantiles: dict[str, list[float | None]] = field(default_factory=dict)
+    joined: tuple[int, ...] = ()  # whose last batch, of one example, joined the one before for batch normalisation
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain table; the user's metrics stand beside ours, and some keys only where they say something."""
@@ -97,6 +98,7 @@ class Record:
         lost: tuple[int, ...] = (),
         took: RoundTime | None = None,
         client_quantiles: Mapping[str, Sequence[float]] | None = None,
+        joined: tuple[int, ...] = (),
     ) -> Record:
         """Return the record of a round from what happened and what the evaluation gave."""
         happened = summary._asdict()
@@ -105,7 +107,7 @@ class Record:
         accuracy, loss = numbers.pop("accuracy", None), numbers.pop("loss", None)
         times = {} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}
         quantiles = {name: [_or_none(value) for value in values] for name, values in (client_quantiles or {}).items()}
-        own: dict[str, Any] = {"lost": lost, "metrics": numbers, "client_quantiles": quantiles}
+        own: dict[str, Any] = {"lost": lost, "metrics": numbers, "client_quantiles": quantiles, "joined": joined}
         return cls(round, accuracy, loss, seconds=seconds, **own, **happened, **times)
 
 

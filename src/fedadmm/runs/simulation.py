@@ -116,7 +116,9 @@ class Simulation:
         lost = tuple(asked.client for asked in assignments if asked.sends and asked.client not in heard)
         took = self._engine.took
         seconds, quantiles = time.perf_counter() - began, {name: own.quantiles for name, own in of_clients.items()}
-        record = Record.of(number, summary, scores, seconds=seconds, lost=lost, took=took, client_quantiles=quantiles)
+        more: dict[str, Any] = {"lost": lost, "took": took, "client_quantiles": quantiles}
+        joined = tuple(client for client in counted if self.task.joins(client))
+        record = Record.of(number, summary, scores, seconds=seconds, joined=joined, **more)
         self._store.commit(checkpoint, clients=counted, record=record.to_json(), keep=took.in_use)
         self._store.drop(number, [client for client in lost if client not in summary.silent])
         self.checkpoint = checkpoint

@@ -18,7 +18,15 @@ from fedadmm.training.flat import FlatModel, channels_last
 Loss = Callable[[Any, Any], torch.Tensor]  # of (outputs, targets): their mean loss
 Metric = Callable[[Any, Any], torch.Tensor]  # of (outputs, targets), those of all examples
 
+# Of (inputs, targets, epoch, number of the batch): the same, or what is read where inputs are rows.
+Read = Callable[[torch.Tensor, torch.Tensor, int, int], tuple[Tree, Tree]]
+
 BATCH = 1000  # examples that are in memory at once
+
+
+def as_it_is(inputs: torch.Tensor, targets: torch.Tensor, epoch: int, number: int) -> tuple[Tree, Tree]:
+    """Return a batch that is in memory."""
+    return inputs, targets
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -147,7 +155,7 @@ def combined(parts: Iterable[Scores]) -> dict[str, float]:
     return {name: sums[name] / divisor if divisor else math.nan for name, divisor in divisors.items()}
 
 
-def batches(examples: Examples) -> list[Examples]:
-    """Return examples in parts of BATCH."""
-    parts = zip(examples.inputs.split(BATCH), examples.targets.split(BATCH), strict=True)
+def batches(examples: Examples, *, size: int | None = None) -> list[Examples]:
+    """Return examples in parts of this size, of BATCH if None."""
+    parts = zip(examples.inputs.split(size or BATCH), examples.targets.split(size or BATCH), strict=True)
     return [Examples(inputs, targets) for inputs, targets in parts]

@@ -79,6 +79,7 @@ class FlatModel:
             _flattened(own, empty) for own in (self.parameters, self.personal_parameters)
         )  # [d] each
         self.views = self.split(self.weights)
+        self.needs_two = False  # whether it cannot train on one example alone, as batch normalisation cannot
         self._buffers = {name: buffer for name, buffer in buffers.items() if name not in self.personal_names}
         self._shared = _by_type(self._buffers.values())
         self._personal = _by_type([buffer for name, buffer in buffers.items() if name in self.personal_names])

@@ -19,6 +19,8 @@ class LocalTraining(Settings):
     epochs = "1..5": a number, a range such as "1..5" (drawn anew for each client and round), a list, one per client, or
         {share = 0.4, epochs = "1..10", others = 10}: stragglers, and the others; each a number or a range.
     batch_size = 32: a number, or "full".
+    drop_last = true: whether an epoch leaves out the examples that remain after its last whole batch. Where they are
+        kept, and are a single one on which batch normalisation cannot train, it joins the batch before it.
     learning_rate = 0.05: a number, or a schedule over rounds.
     momentum = 0.9: of SGD, from 0 to below 1.
     weight_decay = 1e-4: of every solver and optimizer, from 0 to below 1.
@@ -69,6 +71,7 @@ class LocalTraining(Settings):
     max_steps: Count | None = None
     seconds: Positive | None = None
     speed: Quantity | str | None = None
+    drop_last: bool | None = None
 
     _read_epochs = field_validator("epochs", mode="before")(settings.read_epochs)
 
@@ -139,8 +142,18 @@ class LocalTraining(Settings):
     @property
     def beyond_epochs(self) -> str:
         """The keys that ask for more than epochs of SGD, in words."""
-        keys = ("optimizer", "warmup", "rate_decay", "solver", "tolerance", "max_steps", "seconds")
+        keys = ("optimizer", "warmup", "rate_decay", "solver", "tolerance", "max_steps", "seconds", "drop_last")
         return ", ".join(key for key in keys if getattr(self, key) is not None)
+
+    def batch_sizes(self, num_examples: int, batch_size: int, *, join: bool) -> list[int]:
+        """Return the sizes of an epoch's batches; `join` adds a last batch of one to the one before."""
+        full, rest = divmod(num_examples, batch_size)
+        sizes = [batch_size] * full
+        if rest == 1 and full and join and not self.drop_last:
+            sizes[-1] += 1
+        elif rest and not self.drop_last:
+            sizes.append(rest)
+        return sizes
 
     def learning_rate_at(self, round: int) -> float:
         """Return the learning rate of a round."""

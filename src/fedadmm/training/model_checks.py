@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.errors import InputError, failure
-from fedadmm.data.examples import Examples, is_whole
-from fedadmm.training.evaluation import Loss, Metric, batches, metrics_for
+from fedadmm.data.examples import Examples, Tree, is_whole, leaves, mapped, num_rows, shapes
+from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, metrics_for
 from fedadmm.training.flat import FlatModel
 
 
@@ -22,6 +23,7 @@ def check_model(
     loss: Loss,
     metrics: Mapping[str, Metric],
     num_classes: int = 0,
+    read: Read = as_it_is,
 ) -> Mapping[str, Metric]:
     """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs.
 
@@ -30,14 +32,15 @@ def check_model(
     for name, parameter in model.module.named_parameters():
         if not torch.isfinite(parameter).all():
             raise InputError(f"the model's {name} is not finite before the first round; correct how it is initialised")
-    inputs, targets = _two_of(examples, device=model.weights.device)
+    inputs, targets = read(*_two_of(examples, device=model.weights.device), 0, 0)
     outputs = _tried(model, inputs, what="inputs")
-    shape = tuple(inputs.shape)
-    if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != targets.shape[:1]:
+    rows = outputs.shape[:1] if isinstance(outputs, torch.Tensor) else None
+    if rows != (num_rows(targets),) and not isinstance(outputs, Mapping):  # what a dict is for, its loss knows
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise InputError(f"the model returns {got} for inputs of shape {shape}; return one row per example")
-    is_scored = loss in (functional.cross_entropy, functional.nll_loss) and not targets.is_floating_point()
-    if is_scored and outputs.ndim > 1 and outputs.shape[1] < num_classes:
+        raise InputError(f"the model returns {got} for inputs of shape {shapes(inputs)}; return one row per example")
+    model.needs_two = _needs_two(model, inputs)
+    is_scored = loss in (functional.cross_entropy, functional.nll_loss) and rows is not None and outputs.ndim > 1
+    if is_scored and not leaves(targets)[0].is_floating_point() and outputs.shape[1] < num_classes:
         raise InputError(
             f"the model returns {outputs.shape[1]} scores for an example, and the data has {num_classes} classes; give "
             f"its last layer {num_classes} outputs"
@@ -50,8 +53,8 @@ def check_model(
                 number = torch.as_tensor(function(outputs, targets)).numel()
         except Exception as error:
             raise InputError(
-                f"the {name} does not take (outputs, targets) of shapes {tuple(outputs.shape)} and "
-                f"{tuple(targets.shape)}: {_first_line(error)}; correct it, or the model's last layer"
+                f"the {name} does not take (outputs, targets) of shapes {shapes(outputs)} and "
+                f"{shapes(targets)}: {_first_line(error)}; correct it, or the model's last layer"
             ) from error
         if number != 1:
             raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
@@ -62,8 +65,27 @@ def check_model(
                 "targets[:, None], or nn.Flatten(0) as the model's last layer"
             )
     if test is not None:
-        _tried(model, _two_of(test, device=model.weights.device).inputs, what="test inputs")
+        _tried(model, read(*_two_of(test, device=model.weights.device), 0, 0)[0], what="test inputs")
     return metrics
+
+
+def _needs_two(model: FlatModel, inputs: Tree) -> bool:
+    """Return whether the network cannot train on a single example, as batch normalisation of one number cannot."""
+    if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.module.modules()):
+        return False
+    buffers, personal, training = model.buffers(), model.personal, model.module.training
+    model.module.train()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            model(mapped(lambda part: part[:1], inputs))
+    except ValueError as error:
+        return "more than 1 value per channel" in str(error)
+    finally:
+        model.module.train(training)
+        model.load_buffers(buffers)
+        if personal is not None:
+            model.load_personal(personal)
+    return False
 
 
 def _broadcasts(function: Metric, outputs: Any, targets: Any) -> bool:
@@ -107,10 +129,15 @@ def _two_of(examples: Examples, *, device: torch.device) -> Examples:
     return Examples(examples.inputs[rows].to(device), examples.targets[rows].to(device))
 
 
-def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> object:
+def _tried(model: FlatModel, inputs: Tree, *, what: str) -> Any:
     try:
         return _outputs(model, inputs)
     except Exception as error:
+        if not isinstance(inputs, torch.Tensor):
+            raise InputError(
+                f"the model does not take {what} of shapes {shapes(inputs)}: {_first_line(error)}; its forward is "
+                "given them by position or by name, if it has as many parameters or these, else as one"
+            ) from error
         shape, first = tuple(inputs.shape), _first_line(error)
         whole, kind = is_whole(inputs), str(inputs.dtype).removeprefix("torch.")
         other = inputs.to(model.weights.dtype) if whole else inputs.long()
@@ -127,29 +154,26 @@ def _tried(model: FlatModel, inputs: torch.Tensor, *, what: str) -> object:
         raise InputError(sentence) from error
 
 
-def explained(error: Exception, inputs: torch.Tensor, *, num_examples: int) -> str | None:
+def explained(error: Exception, inputs: Tree, *, num_examples: int) -> str | None:
     """Return what is wrong with a batch on which a model fails, and the remedy; None if that is not known."""
-    if isinstance(error, IndexError) and is_whole(inputs):
+    if isinstance(error, IndexError) and isinstance(inputs, torch.Tensor) and is_whole(inputs):
         return f"has a batch of inputs {out_of_range(inputs, str(error))}"
     if "more than 1 value per channel" not in str(error):
         return None
-    remedy = (
-        "give it at least 2 examples, or use a model without batch normalisation"
-        if num_examples == 1
-        else f"use a batch_size that leaves no remainder of 1 in {num_examples}"
-    )
+    more = "give it at least 2 examples" if num_examples == 1 else "use a larger batch_size"
+    remedy = f"{more}, or use a model without batch normalisation"
     return f"has a batch of one example, on which batch normalisation cannot train; {remedy}"
 
 
-def loss_failure(error: Exception, outputs: torch.Tensor, targets: torch.Tensor, *, owner: str) -> InputError:
+def loss_failure(error: Exception, outputs: Tree, targets: Tree, *, owner: str) -> InputError:
     """Return what is wrong with a loss that fails on a batch."""
-    shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} of {owner}"
-    if isinstance(error, IndexError) and not targets.is_floating_point():
+    given = f"outputs {shapes(outputs)} and targets {shapes(targets)} of {owner}"
+    if isinstance(error, IndexError) and isinstance(targets, torch.Tensor) and not targets.is_floating_point():
         return InputError(
-            f"the loss does not take {shapes}: {_first_line(error)}; the targets are from {int(targets.min())} to "
+            f"the loss does not take {given}: {_first_line(error)}; the targets are from {int(targets.min())} to "
             f"{int(targets.max())}: number them from 0, and give the model's last layer an output for each"
         )
-    return failure(f"the loss, given {shapes},", error)
+    return failure(f"the loss, given {given},", error)
 
 
 def out_of_range(inputs: torch.Tensor, error: str) -> str:
@@ -160,7 +184,7 @@ def out_of_range(inputs: torch.Tensor, error: str) -> str:
     )
 
 
-def _takes(model: FlatModel, inputs: torch.Tensor) -> bool:
+def _takes(model: FlatModel, inputs: Tree) -> bool:
     try:
         _outputs(model, inputs)
     except Exception:
@@ -168,7 +192,7 @@ def _takes(model: FlatModel, inputs: torch.Tensor) -> bool:
     return True
 
 
-def _outputs(model: FlatModel, inputs: torch.Tensor) -> object:
+def _outputs(model: FlatModel, inputs: Tree) -> object:
     """Return what the model makes of inputs, in evaluation mode; its weights stay, even if a max_norm rules them."""
     training, weights = model.module.training, model.weights.clone()
     model.module.eval()

@@ -10,6 +10,7 @@ from torch import nn
 
 from fedadmm.core.errors import InputError, calling, import_named, name_of
 from fedadmm.core.seeds import torch_seed
+from fedadmm.data.examples import Tree, mapped
 from fedadmm.training.flat import independent_copy
 
 
@@ -132,7 +133,7 @@ def initial_model(
     model: str | nn.Module | ModelFunction,
     *,
     seed: int,
-    inputs: torch.Tensor | None = None,
+    inputs: Tree | None = None,
     num_classes: int = 0,
     float_type: torch.dtype | None = None,
     options: Mapping[str, Any] | None = None,
@@ -156,7 +157,8 @@ def initial_model(
             f"model={model!r} is not a model; use a torch.nn.Module, a function that makes one, or one of "
             f"{', '.join(MODELS)}"
         )
-    facts = {"input_shape": () if inputs is None else tuple(inputs.shape[1:]), "num_classes": num_classes}
+    shape = () if inputs is None else mapped(lambda part: tuple(part.shape[1:]), inputs)
+    facts = {"input_shape": shape, "num_classes": num_classes}
     with calling(f"model {name_of(model)}"):
         names = inspect.signature(model).parameters
     arguments = {key: value for key, value in facts.items() if key in names} | dict(options or {})
@@ -166,5 +168,5 @@ def initial_model(
     if not isinstance(module, nn.Module):
         raise InputError(f"model {name_of(model)} returned {type(module).__name__}; return a torch.nn.Module")
     if float_type is None and inputs is not None:
-        float_type = inputs.dtype
+        float_type = getattr(inputs, "dtype", None)
     return module.double() if float_type == torch.float64 else module

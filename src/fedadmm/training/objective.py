@@ -8,8 +8,8 @@ from torch import nn
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError, failure
 from fedadmm.core.round import Buffers
-from fedadmm.data.examples import Examples
-from fedadmm.training.evaluation import Loss, divisor, loss_of_each
+from fedadmm.data.examples import Examples, Tree, num_rows, shapes
+from fedadmm.training.evaluation import Loss, Read, as_it_is, divisor, loss_of_each
 from fedadmm.training.flat import FlatModel, squared_norm
 from fedadmm.training.model_checks import explained, loss_failure
 
@@ -22,7 +22,7 @@ class Objective:
     """f(w): the mean loss over examples, taken in chunks, and decay/2 |w|^2.
 
     The network is in the mode that it is found in; with `buffers` it has these, and is in evaluation mode.
-    `owner` is whose the examples are, for an error.
+    `owner` is whose the examples are, for an error. `read` makes a batch of rows what the model is given.
     With `weights`, one number per example, f is the weighted sum of their losses instead of the mean.
     """
 
@@ -37,11 +37,13 @@ class Objective:
         weights: torch.Tensor | None = None,
         chunk: int | None = None,
         owner: str = "the federation",
+        read: Read = as_it_is,
     ) -> None:
         self.model, self.examples, self.decay = model, examples, decay
         self._loss, self._losses = loss, loss_of_each(loss)
         self._buffers, self._weights, self._chunk = buffers, weights, chunk or CHUNK
         self._owner, self.num_examples = owner, len(examples.targets)
+        self.read = read
         self.evaluations = 0  # gradients of single examples so far; a product with the Hessian counts as a gradient
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
@@ -64,7 +66,7 @@ class Objective:
         return losses
 
     def batch(
-        self, inputs: torch.Tensor, targets: torch.Tensor, parameters: Sequence[nn.Parameter]
+        self, inputs: Tree, targets: Tree, parameters: Sequence[nn.Parameter]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the mean loss of a batch at the model's weights, and its gradients by some parameters."""
         loss = self._mean_loss(self._outputs(inputs), targets)
@@ -110,27 +112,28 @@ class Objective:
         total = divisor(self._loss, self.examples.targets) or 1
         weights = [None] * len(targets) if self._weights is None else self._weights.split(self._chunk)
         try:
-            for some_inputs, some_targets, some_weights in zip(inputs, targets, weights, strict=True):
+            for number, (rows, known, some_weights) in enumerate(zip(inputs, targets, weights, strict=True)):
+                some_inputs, some_targets = self.read(rows, known, 0, number)
                 outputs = self._outputs(some_inputs)
                 if some_weights is None:
-                    yield self._mean_loss(outputs, some_targets), divisor(self._loss, some_targets) / total
+                    yield self._mean_loss(outputs, some_targets), divisor(self._loss, known) / total
                 else:
                     yield (self._losses(outputs, some_targets) * some_weights).sum(), 1.0
         finally:
             module.train(training)
 
-    def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
-        self.evaluations += len(inputs)
+    def _outputs(self, inputs: Tree) -> torch.Tensor:
+        self.evaluations += num_rows(inputs)
         try:
             outputs: torch.Tensor = self.model(inputs)
         except Exception as error:
             sentence = explained(error, inputs, num_examples=self.num_examples)
             if sentence is None:
-                raise failure(f"the model, trained on {tuple(inputs.shape)} of {self._owner},", error) from error
+                raise failure(f"the model, trained on {shapes(inputs)} of {self._owner},", error) from error
             raise InputError(f"{self._owner} {sentence}") from error
         return outputs
 
-    def _mean_loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def _mean_loss(self, outputs: Tree, targets: Tree) -> torch.Tensor:
         try:
             return self._loss(outputs, targets)
         except Exception as error:

@@ -10,6 +10,7 @@ from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, ClientStats
 from fedadmm.core.seeds import stream, torch_seed
+from fedadmm.data.examples import Tree, num_rows
 from fedadmm.training.flat import channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
@@ -27,6 +28,7 @@ class SGDProblem:
         self.first_visit, self.last_round = assignment.first_visit, assignment.last_round or 0
         self.num_examples = objective.num_examples
         self.batch_size = min(self._wanted_batch(), self.num_examples)
+        self._sizes = local.batch_sizes(self.num_examples, self.batch_size, join=objective.model.needs_two)
         self.num_steps = self._steps_within(assignment, max_steps=local.max_steps)
         self.learning_rate = local.learning_rate_at(assignment.round)
         self._tolerance = local.tolerance_at(assignment.round, client=assignment.client, seed=seed)
@@ -55,7 +57,7 @@ class SGDProblem:
         for epoch in range(self._assignment.epochs):
             trained = self._trained(epoch)
             for inputs, targets in self._batches(epoch):
-                if self._is_over(self._steps - before, len(targets)):
+                if self._is_over(self._steps - before, num_rows(targets)):
                     break
                 self._count(steps.take(partial(self._batch_gradients, inputs, targets), trained))
             if self._tolerance is not None:
@@ -112,7 +114,7 @@ class SGDProblem:
         return OptimizerSteps(parts, local=local, learning_rate=learning_rate, num_steps=self.num_steps)
 
     def _batch_gradients(
-        self, inputs: torch.Tensor, targets: torch.Tensor, parameters: list[nn.Parameter]
+        self, inputs: Tree, targets: Tree, parameters: list[nn.Parameter]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         loss, gradients = self._objective.batch(inputs, targets, parameters)
         return loss, gradients if self._local.clip is None else clipped(gradients, self._local.clip)
@@ -128,7 +130,7 @@ class SGDProblem:
 
     def _steps_within(self, assignment: Assignment, *, max_steps: int | None) -> int:
         """Return how many steps there is a budget for, if no time is spent on checks."""
-        of_an_epoch = -(-self.num_examples // self.batch_size)
+        of_an_epoch = len(self._sizes)
         steps = [assignment.epochs * of_an_epoch]
         if max_steps is not None:
             steps.append(max_steps)
@@ -154,14 +156,16 @@ class SGDProblem:
         gradient.add_(self._model.weights, alpha=pull)
         return squared_norm(gradient if constant is None else gradient.add_(constant))
 
-    def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _batches(self, epoch: int) -> Iterator[tuple[Tree, Tree]]:
         inputs, targets = self._examples
         if self.batch_size < self.num_examples:
             generator = stream(self._seed, "batches", self.round, self._assignment.client, epoch)
             order = torch.from_numpy(generator.permutation(self.num_examples)).to(targets.device)
             inputs, targets = inputs[order], targets[order]
-        inputs = channels_last(inputs)
-        return zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
+        used = sum(self._sizes)  # all, but for drop_last
+        pieces = channels_last(inputs)[:used].split(self._sizes), targets[:used].split(self._sizes)
+        for number, batch in enumerate(zip(*pieces, strict=True)):
+            yield self._objective.read(*batch, epoch, number)
 
     def _seed_dropout(self) -> None:
         """Give torch's own generator, from which dropout draws, this client's stream of this round."""

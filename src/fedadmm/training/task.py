@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from fedadmm.core.engine import Scores
 from fedadmm.core.errors import InputError
 from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, Buffers
-from fedadmm.data.examples import Examples
+from fedadmm.core.seeds import torch_seed
+from fedadmm.data.examples import Examples, Tree, mapped
 from fedadmm.data.federated import FederatedData
+from fedadmm.data.reading import Reader
 from fedadmm.training import evaluation
 from fedadmm.training.evaluation import Loss, Metric, combined
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
@@ -53,10 +56,12 @@ class LearningTask:
         self.held_out: FederatedData | None = getattr(data, "held_out", None)
         check_optimizer(local)
         fitting: dict[str, Any] = {"loss": loss, "metrics": metrics, "num_classes": getattr(data, "num_classes", 0)}
-        self._metrics = check_model(self.model, joined(data, [0])[0], test=data.test, **fitting)
+        self.reader: Reader | None = getattr(data, "reader", None)
+        read = partial(self._read, 0, 0)
+        self._metrics = check_model(self.model, joined(data, [0])[0], test=data.test, read=read, **fitting)
         # Where clients keep parts of the model, no model is whole but a client's own.
         test = data.test if self.personal is None else None
-        parts = [] if test is None else evaluation.batches(self._on_device(test))
+        parts = [] if test is None else evaluation.batches(self._on_device(test), size=self._read_at_once)
         # A user's metric needs all test examples at once: F1 over two halves is no mean of theirs.
         whole = parts and not evaluation.can_be_divided(self._metrics)
         self._test = [parts] if whole else [[part] for part in parts]
@@ -68,7 +73,9 @@ class LearningTask:
         self.model.module.train()
         client, local, seed = assignment.client, self.local, self.seed
         examples = self._on_device(self.data.client(client))
-        objective = Objective(self.model, examples, loss=self.loss, decay=self.l2, owner=f"client {client}")
+        read, owner = partial(self._read, assignment.round, client), f"client {client}"
+        reading: dict[str, Any] = {"owner": owner, "read": read, "chunk": self._read_at_once}
+        objective = Objective(self.model, examples, loss=self.loss, decay=self.l2, **reading)
         name = local.solver_of(client, seed=seed)
         if name == "sgd":
             return SGDProblem(objective, assignment=assignment, local=local, seed=seed)
@@ -95,7 +102,7 @@ class LearningTask:
     @property
     def is_linear(self) -> bool:
         """Whether the outputs are linear in the parameters, as convex problems need."""
-        return is_linear(self.model, self._on_device(self.data.client(0)))
+        return self.reader is None and is_linear(self.model, self._on_device(self.data.client(0)))
 
     @property
     def has_convolutions(self) -> bool:
@@ -106,6 +113,11 @@ class LearningTask:
         """Refuse a network, a loss or a local solve of which no stack can be made."""
         if keys := self.local.beyond_epochs:
             raise InputError(f'a stack runs epochs of SGD, and local has {keys}; use engine="workers"')
+        if self.reader is not None:
+            raise InputError(
+                "a stack has all inputs as one tensor, and these are tuples, dicts or read batch by batch; use "
+                'engine="workers"'
+            )
         if self.personal is not None:
             raise InputError(
                 'a stack shares the whole model, and model.personal keeps parts of it; use engine="workers"'
@@ -118,6 +130,8 @@ class LearningTask:
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
+        if self.reader is not None:
+            raise InputError("the distance to the optimum needs inputs in one tensor; use another metric")
         objective = mean_objective(self.model.module, self.data, loss=self.loss, l2=self.l2, weights=weights)
         return Optimum(objective, initial=self.model.weights)
 
@@ -125,7 +139,15 @@ class LearningTask:
         """Return a client's objective as a function, with the network in evaluation mode and weight decay as a part."""
         inputs, targets = self._on_device(self.data.client(client))
         examples, decay = Examples(channels_last(inputs), targets), self.l2 + self.local.weight_decay
-        return Objective(self.model, examples, loss=self.loss, decay=decay, buffers=buffers)
+        read = partial(self._read, 0, client)
+        reading: dict[str, Any] = {"read": read, "chunk": self._read_at_once}
+        return Objective(self.model, examples, loss=self.loss, decay=decay, buffers=buffers, **reading)
+
+    def joins(self, client: int) -> bool:
+        """Return whether a client's last batch of one example joins the one before it."""
+        count, size = int(self.data.num_examples[client]), self.local.batch_size
+        sizes = [1] if size == "full" else self.local.batch_sizes(count, min(size, count), join=self.model.needs_two)
+        return size != "full" and sizes[-1] > min(size, count)
 
     def cost(self, assignment: Assignment) -> float:
         """Return the number of example gradients that a client's epochs take, for a fair share of the work."""
@@ -140,6 +162,7 @@ class LearningTask:
         twin = copy.copy(self)
         module = independent_copy(self.model.module)
         twin.model = FlatModel(module, device=self._device, personal=self._patterns)
+        twin.model.needs_two = self.model.needs_two
         return twin
 
     @property
@@ -165,7 +188,7 @@ class LearningTask:
         """
         self.load_personal(personal)
         examples = self._on_device((self.held_out or self.data).client(client))
-        parts = evaluation.batches(examples) if len(examples.targets) else []
+        parts = evaluation.batches(examples, size=self._read_at_once) if len(examples.targets) else []
         return combined([self._score(theta, buffers, parts)])
 
     def load_personal(self, personal: Personal | None) -> None:
@@ -176,7 +199,25 @@ class LearningTask:
     def _score(self, theta: Vector, buffers: Buffers, parts: Sequence[Examples]) -> Scores:
         self.model.load(theta)
         self.model.load_buffers(buffers)
-        return evaluation.score(self.model, parts, loss=self.loss, metrics=self._metrics)
+        batches = (self._read(0, 0, *part, 0, 0) for part in parts)
+        return evaluation.score(self.model, batches, loss=self.loss, metrics=self._metrics)
+
+    @property
+    def _read_at_once(self) -> int | None:
+        """How many examples are read at a time where not all are in memory: a batch."""
+        is_lazy = self.reader is not None and self.reader.is_lazy and self.local.batch_size != "full"
+        return int(self.local.batch_size) if is_lazy else None
+
+    def _read(
+        self, round: int, client: int, inputs: torch.Tensor, targets: torch.Tensor, epoch: int, number: int
+    ) -> tuple[Tree, Tree]:
+        """Return a batch, which is read now if it is rows; its random numbers belong to round, client, epoch, batch."""
+        if self.reader is None:
+            return inputs, targets
+        seed = torch_seed(self.seed, "transforms", round, client, epoch, number)
+        batch = self.reader.read(inputs, seed=seed)
+        read, targets = mapped(lambda part: part.to(self._device) if isinstance(part, torch.Tensor) else part, batch)
+        return mapped(channels_last, read), targets
 
     def _on_device(self, examples: Examples) -> Examples:
         return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))
