@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from fedadmm.api.progress import bars
 from fedadmm.api.result import Callbacks, Result, check_rounds, listeners_of, played
 from fedadmm.config.compatibility import Options, options_from
-from fedadmm.config.experiment import CertificateSettings, Experiment, Weighting
+from fedadmm.config.experiment import CertificateSettings, Experiment, FloatType, Weighting
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import InputError, checked_call
@@ -56,6 +56,7 @@ def simulate(
     max_norm: float | str | None = None,
     weighting: Weighting = "equal",
     devices: Mapping[str, Sequence[float]] | None = None,
+    float_type: FloatType | None = None,
     device: str | torch.device = "cpu",
     engine: EngineName = "workers",
     workers: int | None = None,
@@ -75,6 +76,7 @@ def simulate(
         by, the test accuracy, or the loss where there is none; direction: "higher" or "lower", of a metric of yours.
     target: a score of the metric, see result.rounds_to_target; `stop_at_target` ends the run there.
     max_norm: the norm above which an upload is refused, or "100x" for a multiple of the median of the last rounds.
+    float_type: "float64", or "bfloat16" for autocast, on weights in float32; that of the model's weights if None.
     devices: facts about the clients, one value each, for a participation of your own.
     certificate, clock, faults: tables as in an experiment's file, such as certificate={"every": 10}.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
@@ -138,6 +140,7 @@ def described(federation: Federation, goal: Goal, *, name: str, whole: bool) -> 
     of_model |= {"l2": options.l2 or None, "personal": options.personal}
     digest, num_clients = _digest(federation, whole=whole), options.data.num_clients
     of_data: dict[str, Any] = {"name": f"python:{digest}", "partition": "given", "num_clients": num_clients}
+    of_data["float_type"] = options.float_type
     if federation.task.held_out is not None:
         held, kept = (int(part.num_examples.sum()) for part in (federation.task.held_out, options.data))
         of_data["client_test"] = round(held / (held + kept), 3)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.config.experiment import CertificateSettings, Experiment, ModelSettings, Weighting
+from fedadmm.config.experiment import CertificateSettings, Experiment, FloatType, ModelSettings, Weighting
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
 from fedadmm.core.errors import InputError, near_names
@@ -52,6 +52,7 @@ class Options:
     evaluate_every: int | None = None
     max_norm: float | str | None = None
     devices: Mapping[str, Sequence[float]] | None = None  # facts about the clients
+    float_type: FloatType | None = None
     device: str | torch.device = "cpu"
     engine: EngineName = "workers"
     workers: int | None = None

@@ -20,6 +20,7 @@ from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
 
 Weighting = Literal["equal", "examples"]
+FloatType = Literal["float32", "float64", "bfloat16"]
 # What does not change round t.
 UNHASHED = (
     "name", "label", "rounds", "target", "direction", "stop_at_target", "patience", "evaluate_every", "engine",
@@ -131,7 +132,8 @@ class DataSettings(Settings):
     client_test = 0.2: the share of each client's examples that it is scored on, and does not train on. Records then
         have mean, spread and worst decile over clients of loss and metrics. A client with one example trains on it.
     positive = [1, 3, 5, 7, 9]: the classes that become class 1; all others become class 0.
-    float_type = "float64": of inputs and model; left out, the data's own.
+    float_type = "float64": of inputs and model; "bfloat16" trains in it by autocast, on weights in float32; left out,
+        the data's own.
     options = {dimension = 20}: of "quadratic": dimension, condition, heterogeneity; of "text": context, files.
     """
 
@@ -146,7 +148,7 @@ class DataSettings(Settings):
     client_test: float | None = None
 
     positive: tuple[int, ...] | None = None
-    float_type: Literal["float32", "float64"] | None = None
+    float_type: FloatType | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
 

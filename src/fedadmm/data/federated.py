@@ -220,8 +220,10 @@ def two_classes(data: PartitionedData, *, positive: Sequence[int]) -> Partitione
     return replace(changed, num_classes=2)
 
 
-def in_float_type(data: PartitionedData, float_type: torch.dtype) -> PartitionedData:
-    """Return the data with numbers of this type; classes stay classes."""
+def in_float_type(data: Any, float_type: torch.dtype) -> Any:
+    """Return the data with numbers of this type; classes stay classes, and data made client by client as it is."""
+    if not isinstance(data, PartitionedData):
+        return data
 
     def cast(part: torch.Tensor) -> torch.Tensor:
         return part.to(float_type) if part.is_floating_point() else part

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
-from fedadmm.config.experiment import DataSettings, Experiment, Weighting, with_seed
+from fedadmm.config.experiment import DataSettings, Experiment, FloatType, Weighting, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.metrics import ACCURACY
@@ -112,8 +112,15 @@ def _task(options: Options) -> LearningTask:
         )
     num_classes = getattr(data, "num_classes", 0)
     module = initial_model(options.model, seed=seed, inputs=first_inputs(data), num_classes=num_classes)
+    if options.float_type not in (None, *get_args(FloatType)):
+        raise InputError(f"float_type={options.float_type!r} is unknown; use one of {', '.join(get_args(FloatType))}")
+    if options.float_type == "float64":
+        module = module.double()
+    if any(parameter.dtype == torch.float64 for parameter in module.parameters()):
+        data = in_float_type(data, torch.float64)
     local, device, metrics = options.local, options.device, {"accuracy": accuracy, **(options.metrics or {})}
     same: dict[str, Any] = {"loss": options.loss, "l2": options.l2, "personal": options.personal}
+    same["autocast"] = options.float_type == "bfloat16"
     return LearningTask(module, data, local=local, metrics=metrics, seed=seed, device=device, **same)
 
 
@@ -138,6 +145,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
         loss=_loss(model.loss),
         l2=model.l2 or 0.0,
         personal=model.personal,
+        float_type=experiment.data.float_type,
         metrics={name: import_named(path, what="metric") for name, path in model.metrics.items()},
         devices=_facts(experiment.devices) if experiment.devices else None,
         **{name: getattr(experiment, name) for name in same},
@@ -167,7 +175,9 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
     data = federate(dataset, seed=experiment.seed, **dealing)
     if settings.positive is not None:
         data = two_classes(data, positive=settings.positive)
-    return data if settings.float_type is None else in_float_type(data, getattr(torch, settings.float_type))
+    # Data of bfloat16 would lose digits: autocast rounds what it has to.
+    kept = settings.float_type in (None, "bfloat16")
+    return data if kept else in_float_type(data, getattr(torch, str(settings.float_type)))
 
 
 def _made(settings: DataSettings, *, seed: int) -> PartitionedData | GeneratedData:

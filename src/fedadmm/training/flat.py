@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.personal import Personal
 from fedadmm.core.round import Buffers
-from fedadmm.data.examples import Tree
+from fedadmm.data.examples import Tree, mapped
 
 
 def independent_copy(module: nn.Module) -> nn.Module:
@@ -44,6 +45,10 @@ def split(vector: Vector, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return views of a flat vector in these shapes."""
     parts = torch.split(vector, [tensor.numel() for tensor in like])
     return [part.view_as(tensor) for part, tensor in zip(parts, like, strict=True)]
+
+
+def _in_type(part: Any, *, kind: torch.dtype) -> Any:
+    return part.to(kind) if isinstance(part, Tensor) and part.is_floating_point() else part
 
 
 class FlatModel:
@@ -79,6 +84,7 @@ class FlatModel:
             _flattened(own, empty) for own in (self.parameters, self.personal_parameters)
         )  # [d] each
         self.views = self.split(self.weights)
+        self.autocast = False  # whether it computes in bfloat16 where torch thinks that safe
         self.needs_two = False  # whether it cannot train on one example alone, as batch normalisation cannot
         self._buffers = {name: buffer for name, buffer in buffers.items() if name not in self.personal_names}
         self._shared = _by_type(self._buffers.values())
@@ -91,11 +97,25 @@ class FlatModel:
         shared = dict(zip(self.names, self.parameters, strict=True)) | floats
         return {name: tuple(tensor.shape) for name, tensor in shared.items()}
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether outputs have fewer digits than float32."""
+        return self.autocast or self.weights.dtype in (torch.bfloat16, torch.float16)
+
     def __call__(self, inputs: Tree) -> Tree:
-        """Return what the module makes of inputs.
+        """Return what the module makes of inputs; the loss is then taken in float32 at least.
 
         Those of a tuple or a dict are arguments of its forward, if it takes so many or these names, or else one.
         """
+        if not self.is_narrow:
+            return self._outputs(inputs)
+        if not self.autocast:
+            inputs = mapped(partial(_in_type, kind=self.weights.dtype), inputs)
+        with torch.autocast(self.weights.device.type, torch.bfloat16, enabled=self.autocast):
+            outputs = self._outputs(inputs)
+        return mapped(partial(_in_type, kind=torch.float32), outputs)
+
+    def _outputs(self, inputs: Tree) -> Tree:
         if isinstance(inputs, Tensor):
             return self.module(inputs)
         spread = (inputs, {}) if isinstance(inputs, tuple | list) else ((), inputs)

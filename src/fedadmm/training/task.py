@@ -48,9 +48,11 @@ class LearningTask:
         l2: float = 0.0,
         device: str | torch.device = "cpu",
         personal: Sequence[str] | None = None,
+        autocast: bool = False,
     ) -> None:
         self.model, self._patterns = FlatModel(module, device=device, personal=personal), personal
         self.personal = self.model.personal  # before round 1
+        self.model.autocast = autocast
         self.data, self.local, self.seed, self._device = data, local, seed, device
         self.loss, self.l2 = loss, l2
         self.held_out: FederatedData | None = getattr(data, "held_out", None)
@@ -118,6 +120,8 @@ class LearningTask:
                 "a stack has all inputs as one tensor, and these are tuples, dicts or read batch by batch; use "
                 'engine="workers"'
             )
+        if self.model.is_narrow:
+            raise InputError('a stack runs float32 and float64, and not bfloat16; use engine="workers"')
         if self.personal is not None:
             raise InputError(
                 'a stack shares the whole model, and model.personal keeps parts of it; use engine="workers"'
@@ -162,7 +166,7 @@ class LearningTask:
         twin = copy.copy(self)
         module = independent_copy(self.model.module)
         twin.model = FlatModel(module, device=self._device, personal=self._patterns)
-        twin.model.needs_two = self.model.needs_two
+        twin.model.needs_two, twin.model.autocast = self.model.needs_two, self.model.autocast
         return twin
 
     @property
