@@ -75,6 +75,7 @@ def test_the_learning_rate_is_that_of_the_round() -> None:
         ({"epochs": True}, "epochs=True is not a number of epochs"),
         ({"epochs": [1, "x"]}, "epochs='x' is not a number of epochs; list a whole number for each client"),
         ({"epochs": STRAGGLERS | {"share": 1.4}}, "epochs: share=1.4 is out of range; use a number"),
+        ({"epochs": []}, "epochs=[] is not a number of epochs"),
         ({"epochs": STRAGGLERS | {"share": "x"}}, "epochs: share='x' does not fit"),
         (
             {"epochs": STRAGGLERS | {"epochs": "10..1"}},

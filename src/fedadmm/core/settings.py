@@ -285,7 +285,7 @@ def read_epochs(value: Any) -> Epochs:
             raise InputError(f"epochs: {error}") from None
     if isinstance(value, Stragglers):
         return value
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and value:
         return tuple(_number("epochs", number, remedy="list a whole number for each client") for number in value)
     return _number_or_range("epochs", value, remedy=f"{REMEDY}, or a list")
 
