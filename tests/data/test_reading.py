@@ -221,3 +221,11 @@ def test_the_last_batch_is_dropped_if_that_is_asked_for(model):
     assert (result.history[0].steps, result.history[0].gradient_evaluations) == (4 * 3 * 2, 4 * 3 * 8)
     with pytest.raises(InputError, match="local has drop_last"):
         run(make_dataset((INPUTS, TARGETS)), model, local=local, engine="stacked")
+
+
+def test_a_lazy_dataset_with_other_examples_has_another_run_folder(model: nn.Module, tmp_path: Path) -> None:
+    one, same, other = (
+        run(make_dataset(Items(draw), lazy=True), model, rounds=1, out=tmp_path).folder
+        for draw in (lambda: 0.0, lambda: 0.0, lambda: 1.0)
+    )
+    assert one == same != other

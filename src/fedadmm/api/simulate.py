@@ -168,7 +168,8 @@ def _digest(federation: Federation, *, whole: bool) -> str:
         found.update(part)
     reader = federation.task.reader
     tables = [] if reader is None else [vars(part) for part in reader.parts if isinstance(part, Table)]
-    tensors = (federation.initial, federation.task.personal, _examples(options.data, whole=whole), tables)
+    read = reader.samples() if whole and reader is not None else []
+    tensors = (federation.initial, federation.task.personal, _examples(options.data, whole=whole), tables, read)
     for tensor in tree_leaves(tensors):  # of tuples and dicts of tensors, too
         if isinstance(tensor, torch.Tensor):
             found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
