@@ -46,12 +46,12 @@ def test_list_shows_every_table_and_figure_with_runs_and_hours_once_they_are_tim
         rows.append(next(line for line in listed.stdout.splitlines() if " table3 " in line).split("│"))
     unknown, _, row = rows
     assert [cell.strip() for cell in unknown[2:6]] == [
-        "400",
+        "480",
         "?",
-        "60",
+        "72",
         "?",
-    ]  # 8 or 6 columns, 10 methods, 5 seeds or 1
-    assert row[2].strip() == "400"
+    ]  # 8 or 6 columns, 12 methods, 5 seeds or 1
+    assert row[2].strip() == "480"
     assert float(row[3]) > 100
     assert all(text in listed.stdout for text in preset_descriptions().values())
     assert "with --size small" in listed.stdout

@@ -7,7 +7,7 @@ import torch
 
 from fedadmm.core.errors import InputError
 from fedadmm.data import load
-from fedadmm.data.datasets import DATASETS, MOMENTS, read_cifar
+from fedadmm.data.datasets import MOMENTS, read_cifar
 from fedadmm.data.files import DataFile, present
 from fedadmm.data.sources import FASHION_MNIST, MNIST, QMNIST, QMNIST_TEXT, SOURCES, Source
 
@@ -19,7 +19,7 @@ SHAPES = {
 }
 
 
-@pytest.fixture(params=DATASETS)
+@pytest.fixture(params=SHAPES)
 def available(request, published):
     """Return each dataset whose files are at hand, and its folder."""
     if request.param == "digits":
