@@ -25,7 +25,7 @@ demo: .venv/installed
 
 # Lint, format, types, every test, and then, with nothing beside it, a real SuperLink whose nodes and ServerApp are killed.
 test: check browser
-	$(BIN)/pytest -m "not deployment" -n 2 --dist loadgroup
+	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup
 	$(BIN)/pytest -m "deployment and not slow" tests/flower
 
 # The real SuperLink alone, and with it the page for newcomers and Flower's simulation runtime.

@@ -34,7 +34,7 @@ def spoil(message, context, call_next):
     orders = Path("attacks")
     if message.metadata.message_type == "train" and orders.exists():
         attack, *rest = orders.read_text().splitlines()
-        UPDATES[attack](reply)
+        UPDATES.get(attack, lambda reply: None)(reply)
         orders.write_text("\\n".join(rest)) if rest else orders.unlink()
     return reply
 

@@ -161,18 +161,20 @@ def test_the_invariant_holds_until_a_state_is_another(algorithm: str, weighting:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["fedadmm, participation", "fedadmm, seen", "fedadmm_auto"])
-def test_a_client_rolled_back_by_one_visit_is_found_at_round_1000(algorithm: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "rounds"), [("fedadmm, participation", 300), ("fedadmm, seen", 1000), ("fedadmm_auto", 300)]
+)
+def test_a_client_rolled_back_by_one_visit_is_found_late_in_a_run(algorithm: str, rounds: int, tmp_path: Path) -> None:
     experiment = _experiment(algorithm).replace(
         data={"name": "digits", "num_clients": 50}, model={"name": "softmax_regression"}, participation=0.1
     )
-    folder = run(experiment.replace(rounds=990), out=tmp_path).folder.path
+    folder = run(experiment.replace(rounds=rounds - 10), out=tmp_path).folder.path
     store = DiskStore(folder / "state", types=state_types(experiment.algorithm), identity=None)
     before = {client: store.get(client) for client in store}
     store.close()
-    ended = run(experiment.replace(rounds=1000), out=tmp_path)
+    ended = run(experiment.replace(rounds=rounds), out=tmp_path)
     assert _problems(folder) == []
-    visits = Counter(client for record in ended.history[990:] for client in record.clients)
+    visits = Counter(client for record in ended.history[-10:] for client in record.clients)
     client = next(client for client, number in visits.items() if number == 1)
     store = DiskStore(folder / "state", types=state_types(experiment.algorithm), identity=None)
     store.stage(store.round_of(client), client, before[client])  # of its last visit but one
