@@ -106,6 +106,7 @@ def _simulation(method: FedHybrid, **options: object) -> Simulation:
     return Simulation(method, seed=0, **settings | options)
 
 
+@pytest.mark.slow
 def test_serial_and_workers_are_identical_and_reach_the_optimum() -> None:
     runs = [_simulation(FedHybrid(), engine=engine, workers=2) for engine in ("serial", "workers")]
     for _ in range(5):

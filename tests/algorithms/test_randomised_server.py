@@ -91,6 +91,7 @@ def test_its_share_of_rounds_is_as_asked() -> None:
     assert awake != [RandomisedServer(awake=0.3, seed=1).is_awake(number) for number in range(1, 2001)]
 
 
+@pytest.mark.slow
 def test_the_preset_solves_exactly_by_steps_and_by_lbfgs(tmp_path: Path) -> None:
     changes = {"rounds": 4, "engine": "serial", "state.store": "memory"}
     exact = {"local.solver": "lbfgs", "local.tolerance": 1e-24, "local.epochs": 200}

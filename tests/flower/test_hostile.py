@@ -47,6 +47,28 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]
     logging.getLogger("flwr").removeHandler(caplog.handler)
 
 
+def test_each_attack_is_a_bad_reply_or_an_update_that_is_refused(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    grid = grid_of(config)
+    with server_of(config) as strategy:
+        messages = strategy.configure_train(1, strategy.arrays, {}, grid)
+        request = strategy._round.requests[2][1]
+        (reply,) = grid.send_and_receive(messages[2:3])
+        content, theta = reply.content, strategy.algorithm.download(strategy.checkpoint.server).theta
+        for name, attack in {"nothing": lambda reply: None, **UPDATES}.items():
+            reply.content = type(content)({key: type(record)(dict(record)) for key, record in content.items()})
+            attack(reply)
+            try:
+                found = read_update(
+                    reply, strategy.wire, request=request, theta=theta, buffers=strategy.checkpoint.buffers, largest=1e6
+                )
+            except BadReplyError:
+                assert name != "nothing"
+            else:
+                assert (name, found.finite) == (name, name == "nothing")
+
+
+@pytest.mark.slow
 def test_hostile_updates_are_refused_and_the_others_go_on_as_if_the_node_was_never_asked(
     tmp_path: Path, told: pytest.LogCaptureFixture
 ) -> None:
@@ -77,6 +99,7 @@ def test_an_upload_beyond_a_multiple_of_the_running_median_is_refused(tmp_path: 
         FederationSettings(num_clients=1, max_norm="0.5x")
 
 
+@pytest.mark.slow
 def test_hostile_scores_are_left_out(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
     config = config_of(tmp_path, fraction_evaluate=1.0)
     with server_of(config) as strategy:
