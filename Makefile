@@ -23,12 +23,12 @@ install: .venv/installed-dev
 demo: .venv/installed
 	$(BIN)/fedadmm compare digits --out demo
 
-# Lint, format, types, every test, and then, with nothing beside it, a real SuperLink whose nodes and ServerApp are killed.
+# Lint, format, types, every test, and then, with nothing beside it, a real SuperLink with a stranger and a hostile node.
 test: check browser
 	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup
 	$(BIN)/pytest -m "deployment and not slow" tests/flower
 
-# The real SuperLink alone, and with it the page for newcomers and Flower's simulation runtime.
+# The real SuperLink alone, also one whose nodes and ServerApp are killed, the page for newcomers and Flower's simulation runtime.
 test-deployment: install
 	$(BIN)/pytest -m deployment tests/flower
 

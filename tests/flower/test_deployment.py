@@ -47,6 +47,7 @@ def test_theta_is_the_serial_simulators_and_strangers_and_hostile_nodes_are_refu
     assert "2004" in federation.log("stranger").read_text()  # Flower's code for a key that is not registered
 
 
+@pytest.mark.slow
 def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
     chance = random.Random(KILLS)
     deployed.changes |= {"min-available-nodes": 2, "round-timeout": 20.0, "num-server-rounds": 1000}

@@ -221,7 +221,7 @@ class Mutant:
             self.reply.content["arrays"][name] = Array(array.dtype, array.shape, array.stype, bytes(data))
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [100, pytest.param(400, marks=pytest.mark.slow)])
 def test_whatever_arrives_is_refused_or_is_an_update(cases: int, tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)
