@@ -38,6 +38,7 @@ def test_the_file_of_the_page_runs(tmp_path: Path) -> None:
     assert history[-1].accuracy == history[-1].value("accuracy_client_mean")
 
 
+@pytest.mark.slow
 def test_adapters_of_a_transformer_are_all_that_is_sent_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     example = runpy.run_path(str(ROOT / "examples/lora.py"))
     result = example["main"](rounds=2, pretraining=20, engine="serial", progress=False)

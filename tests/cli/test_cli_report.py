@@ -42,6 +42,7 @@ def test_the_report_goes_on_with_the_rest_on_request(mixed):
     assert str(mixed / "out/report.html") in result.stdout
 
 
+@pytest.mark.slow
 def test_each_setting_can_have_a_section_of_its_own(mixed):
     result = report(mixed, "--mixed", "sections", "--title", "All")
     assert result.exit_code == 0, result.output

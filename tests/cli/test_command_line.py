@@ -98,6 +98,7 @@ def test_a_run_that_diverges_says_so_and_exits_with_1(tmp_path):
     assert "refused the update of client" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_model_file_holds_the_trained_weights(tmp_path):
     changes = {"rounds": 2, "model.name": "softmax_regression", "local.epochs": 1}
     ended = run(load_plan("digits").experiment("fedavg", changes=changes), out=tmp_path)

@@ -60,6 +60,7 @@ def test_the_test_set_is_normalised_like_the_training_set():
     assert torch.allclose(own, (plain - mean) / std, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_released_normalisation_uses_mnists_moments_for_fashion_mnist(published):
     inputs = load("fmnist", data_dir=published(*FASHION_MNIST.files), normalisation="released").test.inputs
     # Black is (0 - 0.1307) / 0.3081 and white (1 - 0.1307) / 0.3081.
@@ -87,6 +88,7 @@ def test_mnist_has_539_writers(published):
     assert (len(writers), counts.min(), counts.max()) == (539, 19, 131)
 
 
+@pytest.mark.slow
 def test_writers_are_the_same_from_text(published, tmp_path):
     folder = published(*MNIST.files, *QMNIST.files, QMNIST_TEXT)
     (tmp_path / "MNIST").symlink_to(folder / "MNIST")

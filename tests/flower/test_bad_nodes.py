@@ -129,6 +129,7 @@ def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monke
     assert "No space left on device" in grid.errors[0]
 
 
+@pytest.mark.slow
 def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with server_of(config_of(tmp_path)), pytest.raises(InputError, match=r"in use .* `flwr stop RUN_ID`"):
         strategy_of(config_of(tmp_path))

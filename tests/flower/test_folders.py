@@ -33,6 +33,7 @@ def problems(folder: Path) -> list[str]:
     return [finding.text for finding in findings(folder) if finding.kind == "problem"]
 
 
+@pytest.mark.slow
 def test_a_sound_federation_has_no_problems_and_says_what_it_holds(state_dir: Path) -> None:
     facts = {finding.name: finding.text for finding in findings(state_dir)}
     assert problems(state_dir) == []

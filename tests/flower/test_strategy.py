@@ -241,6 +241,7 @@ def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path)
     assert not load_file(folder / "own-model.safetensors")["1.weight"].equal(weight)
 
 
+@pytest.mark.slow
 def test_nodes_and_server_evaluate_every_so_often_and_the_last_round_in_any_case(tmp_path: Path) -> None:
     config = config_of(tmp_path, fraction_evaluate=1.0, evaluate_every=2, num_server_rounds=5)
     with server_of(config, evaluation=lambda theta, buffers: {"accuracy": 0.5}) as strategy:

@@ -43,6 +43,7 @@ def test_what_rounding_holds_back_is_sent_with_the_next_upload() -> None:
     assert float(residual) == -(2.0**-25)
 
 
+@pytest.mark.slow
 def test_flowers_mean_of_models_is_our_mean_to_rounding(tmp_path: Path) -> None:
     thetas = []
     for name, aggregator in (("ours", None), ("flowers", flowers.FedAvg())):
@@ -90,6 +91,7 @@ def test_the_noise_of_differential_privacy_is_in_the_checkpoint_and_goes_out_to_
 
 
 @pytest.mark.parametrize("aggregator", [None, flowers.FedAvg()], ids=["ours", "flowers"])
+@pytest.mark.slow
 def test_an_upload_is_read_against_the_theta_that_clients_were_sent(aggregator: Any, tmp_path: Path) -> None:
     # FedACG broadcasts a point ahead of theta. Read against theta itself, each round would take the look-ahead twice.
     thetas = []

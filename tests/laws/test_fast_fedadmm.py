@@ -51,6 +51,7 @@ def test_without_duals_it_is_fedacg_and_without_look_ahead_fedavg() -> None:
 
 
 @pytest.mark.parametrize("learning_rate", [1.5, 1.9])
+@pytest.mark.slow
 def test_a_run_that_survives_without_a_look_ahead_survives_with_it(learning_rate: float) -> None:
     # One gradient step of everyone is gradient descent on the mean, which is stable below 2 / L; Nesterov's is not.
     curvature = float(torch.linalg.eigvalsh(CLIENTS.hessians.mean(dim=0)).max())

@@ -148,6 +148,7 @@ def test_gradient_steps_that_remember_lead_to_the_minimiser(algorithm: Algorithm
 
 
 @pytest.mark.parametrize("algorithm", [FedVARP(), MIFA()], ids=str)
+@pytest.mark.slow
 def test_with_several_steps_a_memory_of_the_absent_ends_where_fedavg_ends_with_everyone(algorithm: Algorithm) -> None:
     clients = heterogeneous(NUM_CLIENTS, 6, seed=1, num_steps=5, learning_rate=0.2)
     everyone = _play(FedAvg(), clients).rounds([range(NUM_CLIENTS)] * 60).theta

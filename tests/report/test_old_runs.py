@@ -26,6 +26,7 @@ def test_a_run_of_an_older_version_is_shown(folder: Path, tmp_path: Path) -> Non
     assert (folder / "experiment.toml").read_text().splitlines()[0] in shown.stdout
 
 
+@pytest.mark.slow
 def test_runs_of_an_older_version_are_reported_and_listed(tmp_path: Path) -> None:
     made = fedadmm("report", OLD, "--out", "report", cwd=tmp_path)
     assert made.returncode == 0, made.stderr

@@ -85,6 +85,7 @@ def test_a_line_cut_in_the_middle_and_files_that_are_gone_are_made_again(
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_finishes_the_round_and_says_how_to_resume(place: RunPlace, whole: Result, out: str) -> None:
     process = place.start(out)
     wait_for(lambda: place.num_rounds(out) > 2)

@@ -132,6 +132,7 @@ def test_what_was_begun_comes_before_what_is_cheaper(places, costs):
     assert [job.experiment.label for job in done] == ["feddyn", "fedavg"]
 
 
+@pytest.mark.slow
 def test_a_round_that_outlasts_the_budget_is_cut_short_and_nothing_is_lost(places):
     before = signal.getsignal(signal.SIGALRM)
     began = time.monotonic()
