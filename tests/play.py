@@ -66,7 +66,6 @@ class Play:
             self.visits(clients),
             weight=self.weights.__getitem__,
             registered=sum(self.weights),
-            largest=self.largest,
         )
         self.store.commit(self.checkpoint, clients=summary.clients, record={})
         return summary

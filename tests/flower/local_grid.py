@@ -50,12 +50,14 @@ class LocalGrid(Grid):
     def __init__(self, app: ClientApp, config: dict[str, Any], *, fate: Fate = lambda message: "arrives") -> None:
         self.app, self.config, self.fate = app, config, fate
         self.nodes = [100 + client for client in range(config["num-clients"])]
+        self.posing: dict[int, int] = {}  # nodes that run as another node would
         self.errors: list[str] = []
         self._number = 0
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
     def context(self, node: int) -> Context:
         """Return the context of a node."""
+        node = self.posing.get(node, node)
         return Context(1, node, {"partition-id": node - 100}, RecordDict(), self.config, series_id=1)
 
     def get_node_ids(self) -> Iterable[int]:

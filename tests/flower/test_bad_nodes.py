@@ -101,8 +101,7 @@ def test_a_state_folder_of_another_federation_is_refused(tmp_path: Path) -> None
 def test_two_nodes_of_one_client_are_one_too_many(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)
-    context = grid.context
-    grid.context = lambda node: context(100) if node == 101 else context(node)  # type: ignore[method-assign]
+    grid.posing[101] = 100
     with server_of(config) as strategy:
         assert strategy._nodes.connected(grid).keys() == {0, 2, 3}
 

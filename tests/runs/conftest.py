@@ -1,4 +1,7 @@
-"""A run that was never interrupted, for all tests that interrupt one."""
+"""A run that was never interrupted, for all tests that interrupt one, and folders to be damaged."""
+
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,12 @@ def whole(place: RunPlace) -> Result:
     result = place.result("whole")
     assert len(result[1]) == ROUNDS
     return result
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    """Return a copy of the sound run folder of a module, to be damaged."""
+    return Path(shutil.copytree(sound, tmp_path / sound.name))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import struct
 import sys
 from collections import Counter
@@ -47,12 +46,6 @@ def _experiment(algorithm: str = "fedadmm, participation", **changes: object) ->
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a sound run folder."""
     return run(_experiment(), out=tmp_path_factory.mktemp("runs")).folder.path
-
-
-@pytest.fixture
-def folder(sound: Path, tmp_path: Path) -> Path:
-    """Return a copy of it, to be damaged."""
-    return Path(shutil.copytree(sound, tmp_path / sound.name))
 
 
 def _fedadmm(*arguments: object, log: Path) -> tuple[int, str]:

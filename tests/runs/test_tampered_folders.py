@@ -1,7 +1,6 @@
 """A run folder that was damaged or tampered with is refused in a sentence that blames the right file."""
 
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,11 +28,6 @@ def _experiment(**changes: object) -> Experiment:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(_experiment(), out=tmp_path_factory.mktemp("runs")).folder.path
-
-
-@pytest.fixture
-def folder(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sound, tmp_path / sound.name))
 
 
 def _problems(folder: Path) -> list[str]:

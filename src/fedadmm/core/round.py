@@ -77,6 +77,7 @@ class ClientResult(NamedTuple):
     # Whose mean upload and buffers it brings: its own if None; () if another result brings them.
     mean_of: tuple[int, ...] | None = None
     silent: bool = False  # nothing was sent: its state counts, and its upload does not
+    oversized: bool = False  # refused because its upload is longer than was allowed
 
 
 class ServerCheckpoint(NamedTuple):
@@ -132,8 +133,11 @@ def run_client(
     after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
     finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
-    finite = finite and stats.upload_norm <= assignment.largest
-    return ClientResult(assignment.client, upload, stats, first_visit, finite, silent=not assignment.sends), state
+    oversized, silent = stats.upload_norm > assignment.largest, not assignment.sends
+    result = ClientResult(
+        assignment.client, upload, stats, first_visit, finite and not oversized, silent=silent, oversized=oversized
+    )
+    return result, state
 
 
 def norm_limit(max_norm: float | str | None, *, theta: Vector, medians: Iterable[float | None]) -> float:
@@ -143,7 +147,8 @@ def norm_limit(max_norm: float | str | None, *, theta: Vector, medians: Iterable
     """
     if isinstance(max_norm, float | int):
         return max_norm
-    known = [norm for norm in medians if norm is not None][-REMEMBERED:]
+    # Rounds are read only where they matter: there may be many.
+    known = [] if max_norm is None else [norm for norm in medians if norm is not None][-REMEMBERED:]
     if max_norm is None or not known:
         return OVERSIZED * max(1.0, norm_of((theta,)))
     return float(max_norm.removesuffix("x")) * median(known)
@@ -162,12 +167,8 @@ def run_round(
     *,
     weight: Callable[[int], float],
     registered: float,
-    largest: float = math.inf,
 ) -> tuple[ServerCheckpoint, RoundSummary]:
-    """Apply the results of one round, which come in rising order of their clients' ids.
-
-    largest: the norm above which uploads were refused.
-    """
+    """Apply the results of one round, which come in rising order of their clients' ids."""
     uploads, buffers = MeanInOrder(), MeanInOrder()
     number, server, (floats, integers), seen = checkpoint
     down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
@@ -207,7 +208,7 @@ def run_round(
         bytes_down,
         achieved([result.stats for result in counting]),
         _ids(result for result in counting if result.silent),
-        _ids(result for result in refused if result.stats.upload_norm > largest),
+        _ids(result for result in refused if result.oversized),
         median(result.stats.upload_norm for result in applied) if applied else None,
     )
     return ServerCheckpoint(number + 1, server, Buffers(floats, integers), seen), summary

@@ -69,9 +69,9 @@ class StackedEngine(SerialEngine):
             with calling(f"client_update of {type(algorithm).__name__}, for a stack of clients in round {round},"):
                 upload, after = algorithm.client_update(download, before, problem)
             norms = _row_norms(upload, len(clients), form=self._upload_form)
-            limits = [assignment.largest for assignment in problem.assignments]
-            rows = zip(_finite_rows((*upload, *after), len(clients)), norms, limits, strict=True)
-            finite = [whole and norm <= limit for whole, norm, limit in rows]
+            oversized = [norm > each.largest for norm, each in zip(norms, problem.assignments, strict=True)]
+            rows = zip(_finite_rows((*upload, *after), len(clients)), oversized, strict=True)
+            finite = [whole and not too_long for whole, too_long in rows]
         for client, state, ok in zip(clients, unstacked(after, len(clients), form=fresh), finite, strict=True):
             if ok:
                 self._store.stage(round, client, state)
@@ -84,12 +84,12 @@ class StackedEngine(SerialEngine):
             ]
             uploads = [mean_of_stack(upload, weights, form=self._upload_form)] * len(clients)
         all_stats = [own._replace(upload_norm=norm) for own, norm in zip(problem.stats(), norms, strict=True)]
-        results = zip(problem.assignments, uploads, all_stats, found, finite, strict=True)
+        results = zip(problem.assignments, uploads, all_stats, found, finite, oversized, strict=True)
         return {
             assignment.client: ClientResult(
-                assignment.client, own, stats, state is None, ok, silent=not assignment.sends
+                assignment.client, own, stats, state is None, ok, silent=not assignment.sends, oversized=too_long
             )
-            for assignment, own, stats, state, ok in results
+            for assignment, own, stats, state, ok, too_long in results
         }
 
 

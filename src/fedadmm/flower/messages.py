@@ -152,8 +152,10 @@ def read_update(
         loss, norm = number(metrics, "train-loss"), norm_of(payload.message)
         stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm)
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
-    finite = finite and is_finite(payload.message) and norm <= largest
-    return ClientResult(request.client, payload.message, stats, first_visit=False, finite=finite)
+    finite, oversized = finite and is_finite(payload.message), norm > largest
+    return ClientResult(
+        request.client, payload.message, stats, first_visit=False, finite=finite and not oversized, oversized=oversized
+    )
 
 
 def refused(client: int) -> ClientResult:

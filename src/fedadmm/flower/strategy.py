@@ -145,12 +145,7 @@ class AlgorithmStrategy(Strategy):
         registered = float(self.settings.num_clients)
         with one_thread():
             checkpoint, summary = run_round(
-                self.algorithm,
-                self.checkpoint,
-                results,
-                weight=lambda client: 1.0,
-                registered=registered,
-                largest=largest,
+                self.algorithm, self.checkpoint, results, weight=lambda client: 1.0, registered=registered
             )
         self._round.applied = (checkpoint, summary)
         nodes = {request.client: message.metadata.dst_node_id for message, request in self._round.requests}

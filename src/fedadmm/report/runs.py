@@ -71,9 +71,7 @@ class RunData:
     @property
     def goal(self) -> Goal:
         """How far the run goes, and what it is judged by."""
-        told, stop = self.experiment, bool(self.experiment.get("stop_at_target"))
-        metric = metric_named(told["metric"], told.get("direction")) if "metric" in told else None
-        return Goal(told["rounds"], metric, self.target, stop, told.get("patience"))
+        return Goal.from_table(self.experiment)
 
     @property
     def target(self) -> float | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedadmm.core.metrics import Metric, default_metric, metric_named
 from fedadmm.runs.records import Record
@@ -31,9 +31,14 @@ class Goal:
     @classmethod
     def of(cls, experiment: Experiment) -> Goal:
         """Return an experiment's goal."""
-        metric = None if experiment.metric is None else metric_named(experiment.metric, experiment.direction)
-        stop, patience = experiment.stop_at_target, experiment.patience
-        return cls(experiment.rounds, metric, experiment.target, stop, patience)
+        return cls.from_table({key: getattr(experiment, key) for key in type(experiment).model_fields})
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Goal:
+        """Return the goal in an experiment's table, which may be of a version that lacks some keys."""
+        name, target, patience = (table.get(key) for key in ("metric", "target", "patience"))
+        metric = None if name is None else metric_named(name, table.get("direction"))
+        return cls(table["rounds"], metric, target, bool(table.get("stop_at_target")), patience)
 
     def judge(self, records: Sequence[Record]) -> Metric:
         """Return what these rounds are judged by."""

@@ -102,9 +102,8 @@ class Simulation:
             largest = norm_limit(self.federation.options.max_norm, theta=download.theta, medians=medians)
             assignments = [assignment._replace(largest=largest) for assignment in planned]
             results = self._engine.run(download, buffers=buffers, assignments=assignments)
-            total = self.weights.total
             checkpoint, summary = run_round(
-                self.algorithm, self.checkpoint, results, weight=self.weights, registered=total, largest=largest
+                self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
             )
         counted = sorted(summary.clients + summary.silent)
         due = last or number % (self.federation.options.evaluate_every or 1) == 0
