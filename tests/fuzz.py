@@ -17,7 +17,8 @@ import tomli_w
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config import keys
-from fedadmm.config.experiment import Experiment, algorithm_to_table
+from fedadmm.config.algorithm_table import algorithm_to_table
+from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan, preset_names
 from fedadmm.core.errors import InputError
 from fedadmm.runs.simulation import simulation_of

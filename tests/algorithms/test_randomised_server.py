@@ -9,7 +9,7 @@ import scipy.optimize
 import torch
 
 from fedadmm import FedADMM, RandomisedServer
-from fedadmm.config.experiment import with_seed
+from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.plans import load_plan
 from fedadmm.core.participation import Devices, Independent
 from fedadmm.core.seeds import stream

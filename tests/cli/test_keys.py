@@ -13,7 +13,7 @@ from fedadmm.cli import app
 from fedadmm.config import keys
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.files import parse_toml
-from fedadmm.core.settings import Distribution, Stragglers
+from fedadmm.core.per_client import Distribution, Stragglers
 
 PAGE = Path(__file__).parents[2] / "docs/KEYS.md"
 TABLES = {table.name: table for table in keys.tables()}

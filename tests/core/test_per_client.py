@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.per_client import Distribution, Range, check_length, value_of
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import Distribution, Range, check_length, value_of
 
 
 def test_one_value_is_the_same_for_everyone() -> None:

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 from fedadmm.algorithms import ALGORITHMS
-from fedadmm.config.experiment import algorithm_from_table
+from fedadmm.config.algorithm_table import algorithm_from_table
 from fedadmm.studies.paper.study import published
 from fedadmm.studies.tables import facts, keys, methods, quadratics
 

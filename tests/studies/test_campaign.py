@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedadmm.algorithms import FedAvg, FedDyn
-from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.tables import DataSettings, ModelSettings
 from fedadmm.runs.listeners import Callback, Listener, OutOfTimeError, TimeBudget
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment

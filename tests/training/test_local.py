@@ -6,9 +6,9 @@ import pytest
 
 from fedadmm import Experiment, FedADMM
 from fedadmm.core.errors import InputError
+from fedadmm.core.per_client import Range, range_of
 from fedadmm.core.schedules import Cosine, Step
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import Range, range_of
 from fedadmm.training.local import LocalTraining
 
 STRAGGLERS = {"share": 0.5, "epochs": "1..3", "others": 4}

@@ -9,8 +9,8 @@ from fedadmm import Devices, Experiment, FedADMM, FedAvg
 from fedadmm.config.plans import load_plan
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Uniform
+from fedadmm.core.per_client import Distribution
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import Distribution
 from fedadmm.engine.planner import Planner
 from fedadmm.training.local import LocalTraining
 

@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_leaves
 from fedadmm.api.progress import bars
 from fedadmm.api.result import Callbacks, Result, check_rounds, listeners_of, played
 from fedadmm.config.compatibility import Options, options_from
-from fedadmm.config.experiment import CertificateSettings, Experiment, FloatType, Weighting
+from fedadmm.config.experiment import Experiment, Weighting
+from fedadmm.config.tables import CertificateSettings, FloatType
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import InputError, checked_call

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.config.experiment import CertificateSettings, Experiment, FloatType, ModelSettings, Weighting
+from fedadmm.config.experiment import Experiment, Weighting
+from fedadmm.config.tables import CertificateSettings, FloatType, ModelSettings
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
 from fedadmm.core.errors import InputError, near_names

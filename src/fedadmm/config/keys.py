@@ -14,11 +14,13 @@ import tomli_w
 from pydantic.fields import FieldInfo
 
 from fedadmm.algorithms import ALGORITHMS
-from fedadmm.config.experiment import Experiment, algorithm_to_table
+from fedadmm.config.algorithm_table import algorithm_to_table
+from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError, near_names
+from fedadmm.core.per_client import Distribution, Stragglers
 from fedadmm.core.schedules import SCHEDULES, Schedule, to_plain
-from fedadmm.core.settings import Distribution, Settings, Stragglers
+from fedadmm.core.settings import Settings
 
 ENTRY = re.compile(r"^(\w+) = (.+?): (.*)$")
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): ""}

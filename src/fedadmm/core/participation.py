@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError, calling, name_of
-from fedadmm.core.settings import check_length
+from fedadmm.core.per_client import check_length
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 

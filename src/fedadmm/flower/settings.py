@@ -8,8 +8,8 @@ from flwr.app import Context
 from pydantic import Field, field_validator, model_validator
 
 from fedadmm.algorithms import FastFedADMM
+from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, with_seed
 from fedadmm.config.compatibility import check_local, check_personal
-from fedadmm.config.experiment import algorithm_from_table, algorithm_to_table, with_seed
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait

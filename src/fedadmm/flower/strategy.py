@@ -23,7 +23,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedadmm.config.experiment import with_seed
+from fedadmm.config.algorithm_table import with_seed
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection, Reply, Request
 from fedadmm.core.participation import Devices, Uniform

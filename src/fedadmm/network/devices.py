@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.per_client import check_length, value_of
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import check_length, value_of
 from fedadmm.network.settings import Clock
 
 Interval = tuple[float, float]

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from fedadmm.core import settings
 from fedadmm.core.errors import InputError
-from fedadmm.core.settings import Count, Distribution, Fraction, NonNegative, Positive, Probability, Quantity, Settings
+from fedadmm.core.per_client import Distribution, Quantity
+from fedadmm.core.settings import Count, Fraction, NonNegative, Positive, Probability, Settings, within
 
 
 class Availability(Settings):
@@ -28,7 +28,7 @@ class Availability(Settings):
         return self
 
 
-Staleness = Annotated[int, settings.within("a whole number from 0 on, or leave it out", lambda n: n >= 0)]
+Staleness = Annotated[int, within("a whole number from 0 on, or leave it out", lambda n: n >= 0)]
 
 
 class Asynchronous(Settings):

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
-from fedadmm.config.experiment import DataSettings, Experiment, FloatType, Weighting, with_seed
+from fedadmm.config.experiment import Experiment, Weighting
+from fedadmm.config.tables import DataSettings, FloatType
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.metrics import ACCURACY

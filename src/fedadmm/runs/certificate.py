@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedadmm.config.experiment import CertificateSettings
+from fedadmm.config.tables import CertificateSettings
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.engine import Store
 from fedadmm.core.round import ServerCheckpoint

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from fedadmm.config.experiment import CertificateSettings, Experiment
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.tables import CertificateSettings
 from fedadmm.core.engine import Store, state_types
 from fedadmm.core.errors import InputError
 from fedadmm.data.text import corpus_digest

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fedadmm.algorithms import FedADMM, FedDyn, FedHybrid, FedPD, FedSGD
-from fedadmm.config.experiment import algorithm_from_table
+from fedadmm.config.algorithm_table import algorithm_from_table
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.files import write_whole
 from fedadmm.data.generated import quadratic

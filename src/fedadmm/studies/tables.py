@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from fedadmm.algorithms import ALGORITHMS, FedADMM, FedDyn, FedPD, FedProx, Scaffold
+from fedadmm.config.algorithm_table import algorithm_to_table
 from fedadmm.config.compatibility import check_everyone
-from fedadmm.config.experiment import algorithm_to_table
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import field_validator, model_validator
 
-from fedadmm.core import settings
+from fedadmm.core import per_client
 from fedadmm.core.errors import InputError
+from fedadmm.core.per_client import Epochs, FallingDistribution, Quantity, Stragglers
 from fedadmm.core.schedules import Power, Rate, Schedule, at, check_rate, rate_from, to_plain
-from fedadmm.core.settings import BelowOne, Count, Epochs, FallingDistribution, Positive, Quantity, Settings, Stragglers
+from fedadmm.core.settings import BelowOne, Count, Positive, Settings, count_or
 from fedadmm.training.choices import NAMES, SolverName, check_optimizer_name, check_solver, names_of, own_solver
 
 
@@ -56,7 +57,7 @@ class LocalTraining(Settings):
     """
 
     epochs: Epochs = 1
-    batch_size: Annotated[int | Literal["full"], settings.count_or("full")] = 10
+    batch_size: Annotated[int | Literal["full"], count_or("full")] = 10
     learning_rate: Rate = 0.1
     momentum: BelowOne = 0.0
     weight_decay: BelowOne = 0.0
@@ -73,7 +74,7 @@ class LocalTraining(Settings):
     speed: Quantity | str | None = None
     drop_last: bool | None = None
 
-    _read_epochs = field_validator("epochs", mode="before")(settings.read_epochs)
+    _read_epochs = field_validator("epochs", mode="before")(per_client.read_epochs)
 
     @field_validator("learning_rate", mode="before")
     @classmethod
@@ -90,7 +91,7 @@ class LocalTraining(Settings):
     def _read_tolerance(cls, value: Any) -> Any:
         if isinstance(value, dict):
             value = FallingDistribution(**value) if "distribution" in value else rate_from("tolerance", value)
-        return settings.check_positive("tolerance", value)
+        return per_client.check_positive("tolerance", value)
 
     @field_validator("max_steps", "seconds", mode="before")
     @classmethod
@@ -161,40 +162,40 @@ class LocalTraining(Settings):
 
     def epochs_of(self, client: int, *, round: int, seed: int) -> int:
         """Return how many epochs a client does in a round."""
-        epochs = settings.range_of(self.epochs) if isinstance(self.epochs, str) else self.epochs
-        return settings.value_of(epochs, client, seed=seed, purpose="work", round=round)
+        epochs = per_client.range_of(self.epochs) if isinstance(self.epochs, str) else self.epochs
+        return per_client.value_of(epochs, client, seed=seed, purpose="work", round=round)
 
     def least_epochs(self, client: int) -> int:
         """Return the fewest epochs that a client may be asked for."""
         if isinstance(self.epochs, tuple):
             return self.epochs[client]
-        return self.epochs.low if isinstance(self.epochs, Stragglers) else settings.range_of(self.epochs).low
+        return self.epochs.low if isinstance(self.epochs, Stragglers) else per_client.range_of(self.epochs).low
 
     @property
     def mean_epochs(self) -> float:
         """The mean number of epochs over clients and rounds."""
         if isinstance(self.epochs, tuple):
             return sum(self.epochs) / len(self.epochs)
-        return self.epochs.mean if isinstance(self.epochs, Stragglers) else settings.range_of(self.epochs).mean
+        return self.epochs.mean if isinstance(self.epochs, Stragglers) else per_client.range_of(self.epochs).mean
 
     def tolerance_at(self, round: int, *, client: int, seed: int) -> float | None:
         """Return the epsilon_i of a client in a round, None if none was asked for."""
         tolerance = self.tolerance
         if tolerance is None or isinstance(tolerance, Schedule):
             return None if tolerance is None else tolerance.at(round)
-        value = settings.value_of(tolerance, client, seed=seed, purpose="accuracy")  # the stream's name since 0.1.0
+        value = per_client.value_of(tolerance, client, seed=seed, purpose="accuracy")  # the stream's name since 0.1.0
         return Power(value, tolerance.power).at(round) if isinstance(tolerance, FallingDistribution) else value
 
     def solver_of(self, client: int, *, seed: int) -> str:
         """Return the name of a client's solver."""
-        return settings.value_of(self.solver or "sgd", client, seed=seed, purpose="solver")
+        return per_client.value_of(self.solver or "sgd", client, seed=seed, purpose="solver")
 
     def speed_of(self, client: int, *, seed: int, facts: Mapping[str, Any]) -> float:
         """Return the speed of a client's device, which `check` has found to be known."""
         assert self.speed is not None
         if isinstance(self.speed, str):
             return float(facts[self.speed][client])
-        return settings.value_of(self.speed, client, seed=seed, purpose="speed")
+        return per_client.value_of(self.speed, client, seed=seed, purpose="speed")
 
     def to_table(self) -> dict[str, Any]:
         """Return plain values, in full."""
@@ -205,7 +206,9 @@ class LocalTraining(Settings):
     def check(self, num_clients: int, *, facts: Mapping[str, Any] | None = None, has_clock: bool = False) -> None:
         """Refuse a list that does not fit the number of clients, names that lead nowhere, and no speed or two."""
         for key in ("epochs", "solver", "tolerance", "speed"):
-            settings.check_length(key, getattr(self, key), num_clients, what="names" if key == "solver" else "numbers")
+            per_client.check_length(
+                key, getattr(self, key), num_clients, what="names" if key == "solver" else "numbers"
+            )
         for name in names_of(self.solver) - set(NAMES):
             own_solver(name)
         alone = self.personal_epochs

@@ -5,7 +5,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from fedadmm.config.experiment import algorithm_from_table
+from fedadmm.config.algorithm_table import algorithm_from_table
 from fedadmm.config.plans import Plan
 from fedadmm.studies.paper.setting import Design
 from fedadmm.studies.paper.study import PaperRun, Rows, Size, Study, table_of

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from fedadmm.config.experiment import DataSettings, Experiment, ModelSettings, algorithm_from_table
+from fedadmm.config.algorithm_table import algorithm_from_table
+from fedadmm.config.experiment import Experiment
+from fedadmm.config.tables import DataSettings, ModelSettings
 from fedadmm.core.algorithm import AnyAlgorithm
-from fedadmm.core.settings import Stragglers
+from fedadmm.core.per_client import Stragglers
 from fedadmm.studies.paper.study import PaperRun, Size, published, table_of
 from fedadmm.training.local import LocalTraining
 
