@@ -26,6 +26,7 @@ COMMANDS = {
     "data": "Get datasets, see which are there, and look at how a partition deals them to clients.",
     "federation": "A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.",
     "reproduce": "Run what is missing of a table or figure of the paper, the cheapest run first.",
+    "privacy": "Turn noise into epsilon, epsilon into noise, or both into rounds: differential privacy of clients.",
     "certify": "Compare a run's certificates with Theorem 1 of the paper: the measured mean of V with its bound.",
     "convex": "Compare all methods near the optimum of quadratics: rounds to distance 1e-3 and 1e-6, and slopes.",
 }
