@@ -21,6 +21,7 @@ ARROWS = {
     "data": {"core"},
     "state": {"core"},
     "uploads": {"core"},
+    "secure": {"core"},
     "training": {"core", "data"},
     "engine": {"core", "data", "training", "state"},
     "network": {"core", "data", "training", "engine"},
