@@ -17,6 +17,7 @@ from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment
 from fedadmm.studies.campaign import CostEstimate, Job, Places, gradient_evaluations, jobs_of, play
 from fedadmm.studies.paper.study import PaperRun, Study
+from fedadmm.studies.ratios import Arrival, arrivals_file, keep_arrivals
 from fedadmm.training.local import LocalTraining
 
 
@@ -84,6 +85,14 @@ def test_what_is_done_is_not_run_again(places, costs):
         raise AssertionError(experiment)
 
     assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=never))
+
+
+def test_a_run_of_which_only_the_arrival_is_kept_is_not_run_again(places):
+    study = replace(STUDY, chosen=("fedavg",))
+    row = Arrival("one", "fedavg", seed=0, arrived=None, rounds=2, target=0.0)
+    keep_arrivals(arrivals_file(study, places.results), [row, row._replace(method="feddyn", target=0.5)])
+    done = {job.experiment.label: job.is_done for job in jobs_of(study, places=places, found={}, num_seeds=1)}
+    assert done == {"fedavg": True, "feddyn": False}  # that of feddyn is of a race to another target
 
 
 def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, costs):

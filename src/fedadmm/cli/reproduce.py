@@ -105,7 +105,7 @@ def _print_status(by_preset: dict[Study, list[Job]], costs: CostEstimate, *, siz
     )
     for path in (ratios.arrivals_file(preset, results) for preset in by_preset if preset.keeps_arrivals):
         if count := len(ratios.read_arrivals(path)):
-            say(f"{path} has the rounds of arrival of {count} runs that are not kept.")
+            say(f"{path} has the rounds of arrival of {count} runs. They count as done; their records are not kept.")
 
 
 def _status_rows(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Iterator[tuple[str, ...]]:

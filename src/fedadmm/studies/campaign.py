@@ -28,6 +28,7 @@ from fedadmm.runs.listeners import TimeBudget
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.runs.tuning import Tuned
 from fedadmm.studies.paper.study import PaperRun, Size, Study, as_released, tuned_experiment
+from fedadmm.studies.ratios import Arrival, arrivals_file, read_arrivals
 from fedadmm.training.local import LocalTraining
 
 logger = logging.getLogger(__name__)
@@ -150,11 +151,12 @@ class Job:
     is_tuned: bool
     records: tuple[Record, ...]
     kept: tuple[Record, ...]  # those among the results
+    arrival: Arrival | None = None  # what is kept of it where a study keeps no records; it has ended then
 
     @property
     def is_published(self) -> bool:
-        """Whether its records are among the results."""
-        return Goal.of(self.experiment).has_ended(self.kept)
+        """Whether its records, or its arrival, are among the results."""
+        return self.arrival is not None or Goal.of(self.experiment).has_ended(self.kept)
 
     def limited(self, rounds: int) -> "Job":
         """Return the run with at most this many rounds."""
@@ -168,7 +170,7 @@ class Job:
     @property
     def is_done(self) -> bool:
         """Whether no round is left."""
-        return Goal.of(self.experiment).has_ended(self.records)
+        return self.arrival is not None or Goal.of(self.experiment).has_ended(self.records)
 
     @property
     def seconds_spent(self) -> float:
@@ -201,12 +203,17 @@ def jobs_of(
 ) -> list[Job]:
     """Return the runs of a study, each once for each seed."""
     jobs = []
+    rows = read_arrivals(arrivals_file(study, places.results)) if study.keeps_arrivals and size == "paper" else []
+    arrivals = {(row.problem, row.method, row.seed): row for row in rows}
     paper_runs = study.runs(size, columns=columns)
     for paper_run in as_released(paper_runs) if released else paper_runs:
         experiment = tuned_experiment(paper_run, found)
         for seed in range(num_seeds or study.seeds(size)):
             run = (experiment or paper_run.experiment).replace(seed=seed)
-            jobs.append(Job(paper_run, run, experiment is not None, (), ()).read(places))
+            arrival = arrivals.get((paper_run.column, run.method, seed))
+            if arrival is not None and arrival.target != (run.target or 0.0):
+                arrival = None  # of another race
+            jobs.append(Job(paper_run, run, experiment is not None, (), (), arrival).read(places))
     return jobs
 
 

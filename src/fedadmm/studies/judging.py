@@ -57,6 +57,8 @@ def _needed_of_a_method(jobs: Sequence[Job]) -> Iterator[Job]:
 
 
 def _arrival(job: Job) -> Arrival:
+    if job.arrival is not None:
+        return job.arrival
     goal, run = Goal.of(job.experiment), job.experiment
     metric, arrived = goal.judge(job.records), goal.arrival(job.records)
     column, best = job.paper_run.column, metric.best(metric.scores(job.records))
