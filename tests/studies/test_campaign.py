@@ -89,6 +89,7 @@ def test_what_is_done_is_not_run_again(places, costs):
 
 def test_a_run_of_which_only_the_arrival_is_kept_is_not_run_again(places):
     study = replace(STUDY, chosen=("fedavg",))
+    places.results.mkdir()
     row = Arrival("one", "fedavg", seed=0, arrived=None, rounds=2, target=0.0)
     keep_arrivals(arrivals_file(study, places.results), [row, row._replace(method="feddyn", target=0.5)])
     done = {job.experiment.label: job.is_done for job in jobs_of(study, places=places, found={}, num_seeds=1)}
