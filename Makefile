@@ -1,4 +1,4 @@
-.PHONY: install demo test test-deployment check browser bench bench-peers docs fuzz flower-kills clean
+.PHONY: install demo test test-deployment check browser bench bench-peers docs site fuzz flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -62,6 +62,10 @@ bench-peers: install
 docs: install
 	$(BIN)/python docs/build.py
 
+# The documentation: site/index.html, which opens from disk. Warnings are errors; what is unchanged is not run again.
+site: install
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs site
+
 # An hour of experiment files mutated from valid ones: each gives a sentence or a run, never a traceback.
 fuzz: install
 	$(BIN)/python tests/fuzz.py 3600
@@ -71,4 +75,4 @@ flower-kills: install
 	FEDADMM_KILLS=10 $(BIN)/pytest -m deployment tests/flower/test_deployment.py
 
 clean:
-	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf demo site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 import torch
 
+from browser import driver  # noqa: F401 - a fixture of several rooms
 from fedadmm.data.files import DataFile, present
 
 hypothesis.settings.register_profile("same_examples", deadline=None, derandomize=True, max_examples=40)

@@ -1,23 +1,15 @@
 """The page in a real browser: it draws, toggles, changes its axis, and asks nobody for anything."""
 
-import shutil
 from dataclasses import replace
 
 import pytest
 
+from browser import needs_browser, show, wait_for
 from fedadmm.report.page import write_page
 from fedadmm.report.runs import Published, Section, read_run
 from run_folders import write_run
 
-BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (BROWSER and DRIVER), reason="no browser is installed: apt-get install chromium chromium-driver"
-    ),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = [*needs_browser, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +37,6 @@ def page(tmp_path_factory):
     return write_page(sections, folder / "r.html", title="t")
 
 
-@pytest.fixture(scope="module")
-def driver():
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,900"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    chrome.set_page_load_timeout(60)
-    yield chrome
-    chrome.quit()
-
-
 @pytest.fixture
 def opened(driver, page):
     """The page, freshly loaded, with its first plot drawn; its console must stay silent to the end."""
@@ -67,12 +44,6 @@ def opened(driver, page):
     wait_for(driver, "return document.querySelectorAll('#section-0 .scatterlayer .js-line').length >= 3")
     yield driver
     assert driver.get_log("browser") == []
-
-
-def wait_for(driver, script):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(driver, 30).until(lambda chrome: chrome.execute_script(script))
 
 
 def drawn(driver):
@@ -206,10 +177,7 @@ def test_a_later_plot_is_drawn_when_it_comes_near(opened):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_narrow_screen_need_not_scroll_sideways_and_the_colours_follow_the_scheme(driver, page, scheme):
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    screen = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    show(driver, width=390, scheme=scheme)
     try:
         driver.get(page.as_uri())
         wait_for(driver, "return document.querySelector('.plot .xtitle')")

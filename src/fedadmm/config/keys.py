@@ -146,8 +146,8 @@ def markdown() -> str:
             example = f"{key.name} = {key.example}" if key.example else ""
             cells = [f"`{key.name}`", key.type, _code(key.default), _code(example), key.meaning]
             rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-        parts.append("\n".join([f"### {title}\n\n{table.about}\n", *(rows if table.keys else ["It has no keys."])]))
-    schedules = ["### Schedules", "A number that may change over rounds."]
+        parts.append("\n".join([f"## {title}\n\n{table.about}\n", *(rows if table.keys else ["It has no keys."])]))
+    schedules = ["## Schedules", "A number that may change over rounds."]
     for name, schedule in SCHEDULES.items():
         numbers = ", ".join(f"{field.name} = {20 if field.type is int else 0.1}" for field in fields(schedule))
         schedules.append(f'`{{schedule = "{name}", {numbers}}}`: {_first_line(schedule)}')

@@ -1,0 +1,89 @@
+"""The documentation builds without a warning, and a real browser shows it from disk: wide, narrow, light and dark."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from browser import needs_browser, show, wait_for
+
+ROOT = Path(__file__).parents[2]
+PAGES = [page for page in (ROOT / "docs").rglob("*.md") if "extensions" not in page.parts]
+
+pytestmark = pytest.mark.xdist_group("site")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_begins_with_what_the_reader_gets_and_how_long_it_takes(page):
+    text = re.sub(r"\A---\n.*?\n---\n", "", page.read_text(), flags=re.DOTALL)
+    title, lead, *_ = [part for part in text.split("\n\n") if part.strip()]
+    assert title.strip().startswith("# ")
+    assert lead.startswith("> You ")
+    assert re.search(r"\b(minutes?|seconds)\.$", lead.strip()), lead
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the site as `make site` does."""
+    recipe = subprocess.run(
+        ["make", "--dry-run", "--assume-old=install", "site"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    (command,) = [line for line in recipe if "sphinx-build" in line]
+    folder = tmp_path_factory.mktemp("site")
+    options = command.split()[1:-4]  # without the folders
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            *options,
+            "--doctree-dir",
+            folder / "doctrees",
+            ROOT / "docs",
+            folder / "site",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_no_page_asks_the_network_for_a_part_of_it(site):
+    wanted = re.compile(r"""<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=["'](?:https?:)?//[^"']+""")
+    pages = [*site.rglob("*.html")]
+    assert len(pages) >= len(PAGES)
+    assert [found for page in pages for found in wanted.findall(page.read_text())] == []
+
+
+class TestInABrowser:
+    pytestmark = needs_browser
+
+    @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (1400, "dark"), (400, "light"), (400, "dark")])
+    def test_no_page_is_wider_than_the_screen_and_the_console_is_silent(self, driver, site, width, scheme):
+        show(driver, width=width, scheme=scheme)
+        pages = sorted(site.rglob("*.html"))
+        for number, page in enumerate(pages):
+            if number % 2 and (width == 1400) == (scheme == "light"):
+                continue  # half of them in two of the four: a page is seen wide and narrow, light and dark
+            driver.get(page.as_uri())
+            sizes = driver.execute_script(
+                "const e = document.documentElement; return [e.scrollWidth, e.clientWidth,"
+                " getComputedStyle(document.body).colorScheme, getComputedStyle(document.body).backgroundColor]"
+            )
+            assert sizes[0] <= sizes[1], f"{page.name} is {sizes[0]} px wide on a screen of {sizes[1]} px"
+            light = sum(map(int, re.findall(r"\d+", sizes[3])[:3])) > 380
+            assert light == (scheme == "light"), f"{page.name}: {sizes}"
+            assert driver.get_log("browser") == [], page.name
+
+    def test_the_search_finds_rho(self, driver, site):
+        show(driver, width=1400)
+        driver.get((site / "search.html").as_uri() + "?q=rho")
+        wait_for(driver, "return document.querySelectorAll('#search-results li a').length > 3")
+        found = driver.execute_script("return document.querySelector('#search-results').textContent")
+        assert "Every key of an experiment" in found
