@@ -8,6 +8,7 @@ import torch
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, Message, Turnout, Vector
 from fedadmm.core.engine import Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, norm_limit, run_round
+from fedadmm.core.transport import Transport
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.state.memory import MemoryStore
 from quadratics import NO_BUFFERS
@@ -25,12 +26,14 @@ class Play:
         num_clients: int,
         weights: Sequence[float] | None = None,
         buffers: Buffers = NO_BUFFERS,
+        transport: Transport | None = None,
     ) -> None:
         self.algorithm, self.num_clients = algorithm, num_clients
         self.weights = [1.0] * num_clients if weights is None else [float(weight) for weight in weights]
         self.checkpoint = ServerCheckpoint(0, algorithm.init_server(theta), buffers, 0.0)
         self.store = MemoryStore()
-        self.engine = SerialEngine(algorithm, task, self.store, initial=theta)
+        self.engine = SerialEngine(algorithm, task, self.store, initial=theta, transport=transport)
+        self.transport = transport
 
     def given(self, *, server: Any, states: Mapping[int, Message], round: int = 0, seen: float = 0.0) -> "Play":
         """Begin in the middle: after `round` rounds, with this server and these client states."""
@@ -66,6 +69,7 @@ class Play:
             self.visits(clients),
             weight=self.weights.__getitem__,
             registered=sum(self.weights),
+            transport=self.transport,
         )
         self.store.commit(self.checkpoint, clients=summary.clients, record={})
         return summary

@@ -12,6 +12,7 @@ from torch.nn import functional
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Task
 from fedadmm.core.round import Buffers
+from fedadmm.core.transport import Transport
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import PartitionedData
 from fedadmm.training.evaluation import accuracy
@@ -32,7 +33,9 @@ class World:
     buffers: Buffers
     poison: Callable[[int], None]  # from now on this client's answers are not finite
 
-    def play(self, algorithm: AnyAlgorithm, *, weights: Sequence[float] | None = None) -> Play:
+    def play(
+        self, algorithm: AnyAlgorithm, *, weights: Sequence[float] | None = None, transport: Transport | None = None
+    ) -> Play:
         """Return a federation of this world's clients, before round 1."""
         return Play(
             algorithm,
@@ -41,6 +44,7 @@ class World:
             num_clients=NUM_CLIENTS,
             weights=weights,
             buffers=Buffers(*(part.clone() for part in self.buffers)),
+            transport=transport,
         )
 
 

@@ -35,8 +35,8 @@ from fedadmm.algorithms import (
 )
 from fedadmm.config.compatibility import check_local
 from fedadmm.core.errors import InputError
+from fedadmm.core.mean import num_bytes
 from fedadmm.core.optional import PlainSGDOnly, trait
-from fedadmm.core.round import num_bytes
 from fedadmm.core.schedules import Constant, Cosine, Step
 from fedadmm.training.local import LocalTraining
 from play import Play

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedadmm.core.round import MeanInOrder, is_finite, num_bytes
+from fedadmm.core.mean import MeanInOrder, is_finite, num_bytes
 
 
 class Parcel(NamedTuple):

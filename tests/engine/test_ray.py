@@ -14,8 +14,9 @@ import torch
 
 from fedadmm import FedADMM, InputError, Simulation
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.mean import MeanInOrder
 from fedadmm.core.optional import SkipsCommunication, trait
-from fedadmm.core.round import Assignment, MeanInOrder, run_round
+from fedadmm.core.round import Assignment, run_round
 from fedadmm.engine.ray_actor import packed, unpacked
 from fedadmm.engine.serial import SerialEngine
 from methods import ON_NETWORKS

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from fedadmm.cli.federation import app
 from fedadmm.core.delivery import Request
 from fedadmm.core.errors import InputError
-from fedadmm.core.round import is_finite
+from fedadmm.core.mean import is_finite
 from fedadmm.flower import FederationSettings
 from fedadmm.flower.messages import BadReplyError, read_update
 

@@ -6,7 +6,8 @@ import torch
 
 from fedadmm.algorithms import FedADMM, FedAvg
 from fedadmm.core.algorithm import Algorithm
-from fedadmm.core.round import Buffers, num_bytes
+from fedadmm.core.mean import num_bytes
+from fedadmm.core.round import Buffers
 from play import Play, identical
 from worlds import World, learning_task, made, network, network_world, some_data
 

@@ -15,7 +15,7 @@ from fedadmm.algorithms import fedadmm
 from fedadmm.algorithms.stiffness import Download, squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.optional import HasInvariant, HasPersonalModel, Invariant
+from fedadmm.core.optional import HasInvariant, HasPersonalModel, Invariant, UploadsMoreThanChange
 from fedadmm.core.schedules import Rate, at, check_rate
 
 ALLOWED_GROWTH = 2.0  # of `apart` over its running mean, before the lead shrinks
@@ -53,7 +53,9 @@ class Upload(NamedTuple):
     moved_again: Scalar
 
 
-class FedADMMAuto(Algorithm[Server, Client, Upload, Download | fedadmm.Server], HasInvariant, HasPersonalModel):
+class FedADMMAuto(
+    Algorithm[Server, Client, Upload, Download | fedadmm.Server], HasInvariant, HasPersonalModel, UploadsMoreThanChange
+):
     """FedADMM whose rho is measured, and whose theta runs ahead of the mean u and returns to it.
 
     rho = 0.1: the weight of the quadratic term; "auto", which measures it, or a number or a schedule.

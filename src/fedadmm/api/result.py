@@ -16,13 +16,12 @@ from torch import nn
 from fedadmm.api.progress import bars
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import Metric
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.report.runs import RunData
 from fedadmm.report.table import comparison_rows
-from fedadmm.runs.assembly import Federation
+from fedadmm.runs.assembly import Federation, stored_types
 from fedadmm.runs.client_scores import ClientScores
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
@@ -140,8 +139,7 @@ class Result:
     @contextmanager
     def _states(self) -> Iterator[DiskStore]:
         assert self.folder is not None
-        folder, personal = RunFolder(self.folder), self.experiment.model.personal is not None
-        types = state_types(self.experiment.algorithm, personal=personal)
+        folder, types = RunFolder(self.folder), stored_types(self.experiment)
         with folder.at_rest(), closing(DiskStore(folder.state, types=types, identity=None, readonly=True)) as store:
             there = len(store.records())
             if there != len(self.history):

@@ -32,6 +32,7 @@ from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
 from fedadmm.training.task import LearningTask
+from fedadmm.uploads.settings import TABLES, Compression
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,7 @@ class Options:
     faults: Faults | None = None
     certificate: CertificateSettings | None = None
     clock: Clock | None = None
+    compression: Compression | None = None
 
 
 IN_FILES = ("seed", "weighting", "engine", "workers", "evaluate_every", "max_norm")
@@ -73,7 +75,7 @@ def options_from(values: Mapping[str, Any]) -> Options:
             raise InputError(f"a simulation has no option {name!r}; {near_names(name, names, what='options')}")
     ModelSettings(l2=values.get("l2"))
     Experiment(**{key: values[key] for key in IN_FILES if key in values})  # refuses what it would in a file
-    tables: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults}
+    tables: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults, **TABLES}
     given = {key: tables[key](**values[key]) for key in tables if isinstance(values.get(key), dict)}
     return Options(**{**values, **given})
 
@@ -87,6 +89,7 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     check_everyone(algorithm, participation)
     options.local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
     check_local(algorithm, options.local)
+    check_uploads(algorithm, **{name: getattr(options, name) for name in TABLES})
     check_personal(algorithm, options.local, options.personal)
     _check_personal_scores(options, client_test=client_test)
     if faults is not None and options.engine == "ray":
@@ -109,6 +112,16 @@ def check_local(algorithm: AnyAlgorithm, local: LocalTraining) -> None:
         raise InputError(
             f"{type(algorithm).__name__} takes gradients and no local steps, so it would ignore local's {keys}; leave "
             "them out; for a decay in every gradient use model.l2"
+        )
+
+
+def check_uploads(algorithm: AnyAlgorithm, *, compression: Compression | None = None) -> None:
+    """Refuse tables about uploads that a method has no room for, or that do not go together."""
+    skips = trait(algorithm, SkipsCommunication) is not None
+    if compression is not None and compression.error_feedback and skips:
+        raise InputError(
+            f"{type(algorithm).__name__}'s clients go on alone between communications, and error_feedback keeps what "
+            "was left out of an upload that arrived; leave it out"
         )
 
 

@@ -17,6 +17,7 @@ from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.settings import Count, MaxNorm, Settings
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
+from fedadmm.uploads.settings import Compression
 
 Weighting = Literal["equal", "examples"]
 # What does not change round t.
@@ -59,6 +60,7 @@ class Experiment(Settings):
     faults = {lose_replies = 0.1}: what is lost, late or doubled on the way; left out, nothing.
     certificate = {every = 10}: V^t and the Lagrangian in the record of a round, for FedADMM.
     clock = {speed = 100, deadline = 60}: how long things take, where that is simulated.
+    compression = {name = "int8"}: how uploads are made shorter before they travel; left out, they are not.
     """
 
     name: str = "run"
@@ -86,6 +88,7 @@ class Experiment(Settings):
     faults: Faults | None = None
     certificate: CertificateSettings | None = None
     clock: Clock | None = None
+    compression: Compression | None = None
 
     @model_validator(mode="after")
     def _check_goal(self) -> Self:

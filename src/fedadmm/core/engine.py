@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.personal import Personal, with_personal
+from fedadmm.core.personal import Personal
+from fedadmm.core.state_parts import HeldBack, with_part
 
 if TYPE_CHECKING:
     import torch
@@ -101,13 +102,18 @@ class StateTypes(NamedTuple):
     client: type[Any]
 
 
-def state_types(algorithm: AnyAlgorithm, *, personal: bool = False) -> StateTypes:
-    """Return the types of an algorithm's server and clients; `personal`: the clients keep parts of the model."""
+def state_types(algorithm: AnyAlgorithm, *, personal: bool = False, held_back: bool = False) -> StateTypes:
+    """Return the types of an algorithm's server and clients.
+
+    personal: the clients keep parts of the model. held_back: they keep what was left out of their uploads.
+    """
     import torch  # a store can be described without it
 
     theta = torch.zeros(1)
-    client = type(algorithm.init_client(theta))
-    return StateTypes(type(algorithm.init_server(theta)), with_personal(client) if personal else client)
+    client: type[Any] = type(algorithm.init_client(theta))
+    for kind, is_kept in ((Personal, personal), (HeldBack, held_back)):
+        client = with_part(client, kind) if is_kept else client
+    return StateTypes(type(algorithm.init_server(theta)), client)
 
 
 class StatesOnDisk(Protocol):

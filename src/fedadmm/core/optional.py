@@ -37,6 +37,13 @@ class UploadsStep:
     """A method whose server does nothing to theta but add the clients' mean step."""
 
 
+class UploadsMoreThanChange:
+    """A method whose uploads are not linear in the change of its clients' vectors, as they weigh them by numbers.
+
+    Where such an upload is shortened on its way, no state of the client fits what was sent: clipping is refused.
+    """
+
+
 class SecondOrderProblem(LocalProblem, Protocol):
     """A local problem that knows its Hessian; of one client [d], never of a stack."""
 

@@ -1,17 +1,17 @@
 """One communication round, readable top to bottom."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Message, Turnout, Vector
 from fedadmm.core.errors import calling
+from fedadmm.core.mean import Collector, MeanInOrder, is_finite, norm_of, num_bytes
 from fedadmm.core.optional import SkipsCommunication, trait
-from fedadmm.core.personal import Personal, joined, parted
-
-M = TypeVar("M", bound=Message)
-
+from fedadmm.core.personal import Personal
+from fedadmm.core.state_parts import HeldBack, with_parts, without_part
+from fedadmm.core.transport import Arrays, Sent, Transport
 
 OVERSIZED = 1e6  # norms of the model, or 1 where that is smaller: no useful update is as large
 REMEMBERED = 10  # rounds over which the median norm runs
@@ -78,6 +78,8 @@ class ClientResult(NamedTuple):
     mean_of: tuple[int, ...] | None = None
     silent: bool = False  # nothing was sent: its state counts, and its upload does not
     oversized: bool = False  # refused because its upload is longer than was allowed
+    wire: Arrays | None = None  # what travels, where it is not the upload field by field
+    bytes_up: int | None = None  # of what travels, without the buffers; None: those of the upload
 
 
 class ServerCheckpoint(NamedTuple):
@@ -114,30 +116,48 @@ def run_client(
     state: Message | None,
     initial: Vector,
     problem: Problem,
+    transport: Transport | None = None,
 ) -> tuple[ClientResult, Message]:
-    """Run one client's update; `state` is what it returned last time, None if it never took part."""
+    """Run one client's update; `state` is what it returned last time, None if it never took part.
+
+    transport: what becomes of the upload on its way, None if nothing does.
+    """
     first_visit = state is None
     if state is None:
         state = algorithm.init_client(initial if algorithm.newcomer == "initial" else download.theta)
-    state, personal = parted(state)
+    state, held_back = without_part(state, HeldBack)
+    state, personal = without_part(state, Personal)
     if personal is not None:
         problem.personal = personal
-    state = received(algorithm, download, state, assignment)
+    known = received(algorithm, download, state, assignment)
     before = problem.stats().buffers.floats
     with calling(
         f"client_update of {type(algorithm).__name__}, for client {assignment.client} in round {assignment.round},"
     ):
-        upload, state = algorithm.client_update(download, state, problem)
-    state = joined(state, problem.personal)
-    stats = problem.stats()._replace(upload_norm=norm_of(upload))
+        upload, state = algorithm.client_update(download, known, problem)
+    stats = problem.stats()
     after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
-    finite = is_finite(upload) and is_finite(state) and is_finite((after[after != before],))
-    oversized, silent = stats.upload_norm > assignment.largest, not assignment.sends
+    finite = is_finite((*upload, *state, *(problem.personal or ()), after[after != before]))
+    sent = Sent(upload, state, None if held_back is None else held_back.held_back)
+    if transport is not None and finite and assignment.sends:
+        sent = transport.send(sent, before=known, assignment=assignment)
+        finite = is_finite(sent.upload) and is_finite(sent.state)
+    stats = stats._replace(upload_norm=norm_of(sent.upload))
+    oversized = stats.upload_norm > assignment.largest
     result = ClientResult(
-        assignment.client, upload, stats, first_visit, finite and not oversized, silent=silent, oversized=oversized
+        assignment.client,
+        sent.upload,
+        stats,
+        first_visit,
+        finite and not oversized,
+        silent=not assignment.sends,
+        oversized=oversized,
+        wire=sent.wire,
+        bytes_up=None if sent.wire is None else num_bytes(tuple(sent.wire.values())),
     )
-    return result, state
+    kept = None if sent.held_back is None else HeldBack(sent.held_back)
+    return result, with_parts(sent.state, problem.personal, kept)
 
 
 def norm_limit(max_norm: float | str | None, *, theta: Vector, medians: Iterable[float | None]) -> float:
@@ -167,36 +187,44 @@ def run_round(
     *,
     weight: Callable[[int], float],
     registered: float,
+    transport: Transport | None = None,
 ) -> tuple[ServerCheckpoint, RoundSummary]:
     """Apply the results of one round, which come in rising order of their clients' ids."""
-    uploads, buffers = MeanInOrder(), MeanInOrder()
     number, server, (floats, integers), seen = checkpoint
+    uploads: Collector = MeanInOrder()
+    buffers: Collector = MeanInOrder()
+    if transport is not None:
+        uploads = transport.collector(uploads, number + 1)
+        buffers = transport.buffer_collector(buffers, number + 1)
     down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
     done: list[ClientResult] = []  # without their uploads
     bytes_up = bytes_down = 0
 
     for result in results:
-        done.append(result._replace(upload=()))
+        done.append(result._replace(upload=(), wire=None))
         if not result.silent:
             bytes_down += down
-            bytes_up += num_bytes(result.upload) + num_bytes(result.stats.buffers)
-        if result.finite and result.first_visit:
-            seen += weight(result.client)
+            bytes_up += num_bytes(result.upload) if result.bytes_up is None else result.bytes_up
+            bytes_up += num_bytes(result.stats.buffers)
         members = (result.client,) if result.mean_of is None else result.mean_of
         if result.finite and not result.silent and members:
-            uploads.add(result.upload, weight=sum(map(weight, members)))
+            uploads.add(result.upload, weight=sum(map(weight, members)), clients=members)
             if floats.numel():
-                buffers.add((result.stats.buffers.floats,), weight=sum(map(weight, members)))
+                buffers.add((result.stats.buffers.floats,), weight=sum(map(weight, members)), clients=members)
 
     refused = [result for result in done if not result.finite]
-    counting = [result for result in done if result.finite]
+    # With no weight behind its mean a round is void: what was sent in it counts as lost.
+    counting = [result for result in done if result.finite and (result.silent or uploads.weight)]
     applied = [result for result in counting if not result.silent]
+    for result in counting:
+        seen += weight(result.client) if result.first_visit else 0.0
     if applied:
         integers = applied[0].stats.buffers.integers
+    if uploads.weight:
         with calling(f"server_update of {type(algorithm).__name__}, in round {number + 1},"):
             turnout = Turnout(number + 1, uploads.weight, registered, seen)
             server = algorithm.server_update(server, uploads.mean(), turnout)
-        if floats.numel():
+        if buffers.weight:
             (floats,) = buffers.mean()
     summary = RoundSummary(
         _ids(applied),
@@ -232,68 +260,3 @@ def achieved(counting: Sequence[ClientStats]) -> dict[str, float]:
         return {}
     columns: dict[str, Sequence[float]] = {"epsilon": epsilons, "steps": [stats.steps for stats in counting]}
     return {f"{name}_{of.__name__}": of(column) for name, column in columns.items() for of in (min, median, max)}
-
-
-def num_bytes(message: Message) -> int:
-    """Return the bytes that the fields of a message take on the wire; a scalar takes eight."""
-    return sum(8 if _is_number(field) else field.nbytes for field in message)
-
-
-def is_finite(message: Message) -> bool:
-    """Return whether no field of the message holds a NaN or an infinity."""
-    return all(math.isfinite(field) if _is_number(field) else _is_finite(field) for field in message)
-
-
-def norm_of(message: Message) -> float:
-    """Return the norm of the vectors of a message together."""
-    return math.hypot(*(float(field.norm()) for field in message if not _is_number(field)))
-
-
-def _is_number(field: Any) -> bool:
-    return isinstance(field, int | float)
-
-
-def _is_finite(vector: Vector) -> bool:
-    # A finite sum proves finite terms in one pass; large terms may overflow it, so then look at each.
-    return math.isfinite(vector.sum()) or bool(vector.isfinite().all())
-
-
-class MeanInOrder:
-    """A weighted mean of messages, summed over a binary tree whose shape depends on their number alone.
-
-    Partial sums of equal height are merged at once, so n messages never hold more than log2(n + 1) vectors,
-    and the same messages in the same order give the same bits wherever they were computed.
-    """
-
-    def __init__(self) -> None:
-        self.weight = 0.0
-        self._partial: list[tuple[int, Message]] = []  # (height, sum), heights falling
-
-    def add(self, message: Message, *, weight: float) -> None:
-        """Add a message as the next leaf; it is not kept, so its memory may be used again."""
-        self.weight += weight
-        height = 0
-        while self._partial and self._partial[-1][0] == height:
-            message = _added(self._partial.pop()[1], message, alpha=weight if height == 0 else 1.0)
-            height += 1
-        if height == 0:
-            message = _rebuild(message, (field * weight for field in message))  # in memory of its own
-        self._partial.append((height, message))
-
-    def mean(self) -> Message:
-        """Return the mean of what was added."""
-        total = self._partial[-1][1]
-        for _, left in reversed(self._partial[:-1]):
-            total = _rebuild(left, (a + b for a, b in zip(left, total, strict=True)))
-        return _rebuild(total, (field / self.weight for field in total))
-
-
-def _added(left: M, right: M, *, alpha: float) -> M:
-    """Return left + alpha times right; left is our own, so its vectors are added to in place."""
-    return _rebuild(
-        left, (a + alpha * b if _is_number(a) else a.add_(b, alpha=alpha) for a, b in zip(left, right, strict=True))
-    )
-
-
-def _rebuild(like: M, fields: Iterator[Any]) -> M:
-    return cast(M, tuple(fields)) if type(like) is tuple else type(like)(*fields)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine, EngineName, Store, num_cores
 from fedadmm.core.errors import InputError
+from fedadmm.core.transport import Transport
 from fedadmm.engine.probe import check_elementwise
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackedEngine
@@ -44,8 +45,23 @@ def settings_for(arithmetic: str) -> str:
     return 'engine = "stacked"' if arithmetic == "stacked" else 'engine = "workers" or "serial"'
 
 
-def choose(name: EngineName, algorithm: AnyAlgorithm, task: LearningTask, *, num_workers: int | None = None) -> Choice:
+def choose(
+    name: EngineName,
+    algorithm: AnyAlgorithm,
+    task: LearningTask,
+    *,
+    num_workers: int | None = None,
+    transport: Transport | None = None,
+) -> Choice:
     """Return the engine to run on; refuse to stack what cannot be stacked."""
+    if transport is not None:
+        if name == "auto":
+            return Choice("workers", "what becomes of uploads is worked out client by client")
+        if name in ("stacked", "ray"):
+            raise InputError(
+                f'engine="{name}" averages uploads where they are made, and this experiment does something to each of '
+                'them; use engine="workers"'
+            )
     if name == "auto":
         choice = _picked(algorithm, task)
         logger.info("engine %s", choice)
@@ -89,6 +105,7 @@ def make_engine(
     weight: Callable[[int], float],
     num_workers: int | None,
     each_upload: bool = False,
+    transport: Transport | None = None,
 ) -> Engine:
     """Return the chosen engine.
 
@@ -97,7 +114,7 @@ def make_engine(
     """
     num = num_workers or num_cores()
     if choice.name == "serial":
-        return SerialEngine(algorithm, task, store, initial=initial)
+        return SerialEngine(algorithm, task, store, initial=initial, transport=transport)
     if choice.name == "stacked":
         means = None if each_upload else weight
         return StackedEngine(algorithm, task, store, initial=initial, weight=means, num_threads=num)
@@ -106,7 +123,7 @@ def make_engine(
 
         return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=choice.num_shares or 1)
     try:
-        return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num)
+        return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num, transport=transport)
     except (OSError, RuntimeError) as error:
         raise InputError(
             f"cannot start {num} worker processes: {str(error).splitlines()[0]}; free /dev/shm, allow more open files "

@@ -15,7 +15,8 @@ from ray import cloudpickle
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Scores, Task
-from fedadmm.core.round import Assignment, Buffers, ClientResult, MeanInOrder, run_client
+from fedadmm.core.mean import MeanInOrder
+from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
 from fedadmm.state.encoding import decode, encode
 
 SHARED = (torch.float32, torch.float64, torch.int64, torch.uint8)

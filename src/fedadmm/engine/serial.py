@@ -6,6 +6,7 @@ from typing import Any
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import PersonalOf, RoundTime, Store, Task
 from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
+from fedadmm.core.transport import Transport
 from fedadmm.training.evaluation import combined
 
 
@@ -14,15 +15,24 @@ class SerialEngine:
 
     took = RoundTime()
 
-    def __init__(self, algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector) -> None:
+    def __init__(
+        self, algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector, transport: Transport | None = None
+    ) -> None:
         self._algorithm, self._task, self._store, self._initial = algorithm, task, store, initial
+        self._transport = transport
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of the assigned clients, in the order of the assignments."""
         for assignment in assignments:
             known, problem = self._store.get(assignment.client), self._task.problem(assignment, buffers=buffers)
             result, state = run_client(
-                self._algorithm, download, assignment, state=known, initial=self._initial, problem=problem
+                self._algorithm,
+                download,
+                assignment,
+                state=known,
+                initial=self._initial,
+                problem=problem,
+                transport=self._transport,
             )
             if result.finite:
                 self._store.stage(assignment.round, assignment.client, state)

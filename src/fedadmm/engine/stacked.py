@@ -13,7 +13,8 @@ import torch
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Store
 from fedadmm.core.errors import calling
-from fedadmm.core.round import Assignment, Buffers, ClientResult, is_finite, received
+from fedadmm.core.mean import is_finite
+from fedadmm.core.round import Assignment, Buffers, ClientResult, received
 from fedadmm.engine.probe import probe
 from fedadmm.engine.process import keep_freed_blocks, threads
 from fedadmm.engine.serial import SerialEngine

@@ -14,8 +14,9 @@ import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import PersonalOf, RoundTime, StatesOnDisk, Store, Task
-from fedadmm.core.personal import joined
 from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
+from fedadmm.core.state_parts import HeldBack, vectors_of, with_parts
+from fedadmm.core.transport import Transport
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
 from fedadmm.engine.serial import evaluated
@@ -107,6 +108,7 @@ class WorkerSetup:
     buffers: SharedMessage
     uploads: list[SharedMessage]  # one a slot
     states: list[SharedMessage]  # likewise; none where the store has a file
+    transport: Transport | None
 
     def __call__(self) -> Handler:
         """Return what answers a job, in a worker: with a network and an open file of its own."""
@@ -131,9 +133,15 @@ class WorkerSetup:
         if file is not None and job.version is not None:
             state = file.get_version(client, job.version)
         result, state = run_client(
-            self.algorithm, download, job.assignment, state=state, initial=self.initial, problem=problem
+            self.algorithm,
+            download,
+            job.assignment,
+            state=state,
+            initial=self.initial,
+            problem=problem,
+            transport=self.transport,
         )
-        result = result._replace(upload=tuple(self.uploads[job.slot].write(result.upload)))
+        result = result._replace(upload=tuple(self.uploads[job.slot].write(result.upload)), wire=None)
         kept = None
         if result.finite and file is not None:
             file.stage(round, client, state)
@@ -147,17 +155,27 @@ class WorkersEngine:
 
     took = RoundTime()
 
-    def __init__(self, algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector, num_workers: int) -> None:
+    def __init__(
+        self,
+        algorithm: AnyAlgorithm,
+        task: Task,
+        store: Store,
+        *,
+        initial: Vector,
+        num_workers: int,
+        transport: Transport | None = None,
+    ) -> None:
         forms = probe(algorithm, initial)
         file = store.file
         self._task, self._store, self._num_slots = task, store, SLOTS_PER_WORKER * num_workers
         slots = range(self._num_slots)
         initial, download, buffers = initial.clone().share_memory_(), forms.download, task.buffers()
         uploads = [SharedMessage(forms.upload) for _ in slots]
-        form = joined(forms.client, task.personal)
+        keeps = transport is not None and transport.keeps_held_back
+        form = with_parts(forms.client, task.personal, HeldBack(vectors_of(forms.upload)) if keeps else None)
         states = [SharedMessage(form) for _ in slots] if file is None else []
         self._setup = WorkerSetup(
-            algorithm, task, initial, file, SharedMessage(download), SharedMessage(buffers), uploads, states
+            algorithm, task, initial, file, SharedMessage(download), SharedMessage(buffers), uploads, states, transport
         )
         self.pool = Pool(self._setup, num_workers=num_workers)
 

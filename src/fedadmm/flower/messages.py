@@ -18,7 +18,8 @@ from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import Journal, Request
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, is_finite, norm_of
+from fedadmm.core.mean import is_finite, norm_of
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
 from fedadmm.flower.identity import Claim, Signed, signed
 from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
 

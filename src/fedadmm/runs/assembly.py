@@ -15,11 +15,14 @@ from fedadmm.config.compatibility import Options, check_model, check_rules, judg
 from fedadmm.config.experiment import Experiment, Weighting
 from fedadmm.config.tables import DataSettings, FloatType
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
+from fedadmm.core.engine import StateTypes, state_types
 from fedadmm.core.errors import InputError, calling, import_named
+from fedadmm.core.mean import num_bytes
 from fedadmm.core.metrics import ACCURACY
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, participation_from
-from fedadmm.core.round import ServerCheckpoint, num_bytes
+from fedadmm.core.round import ServerCheckpoint
+from fedadmm.core.transport import Transport
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData, first_inputs, hold_out, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
@@ -35,6 +38,8 @@ from fedadmm.training.evaluation import Loss, accuracy, least_squares
 from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
 from fedadmm.training.task import LearningTask
+from fedadmm.uploads.chain import UploadSettings, transport_of
+from fedadmm.uploads.settings import TABLES, keeps_held_back
 
 MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
 
@@ -66,6 +71,13 @@ class Federation:
     begin: ServerCheckpoint  # before round 1
     optimum: Optimum | None  # where the distance to it is asked for
     judge: Judge | None  # the metric that was asked for
+    transport: Transport | None = None  # what becomes of uploads on their way
+
+    @property
+    def state_types(self) -> StateTypes:
+        """The types of what a store keeps."""
+        held_back = self.transport is not None and self.transport.keeps_held_back
+        return state_types(self.algorithm, personal=self.task.personal is not None, held_back=held_back)
 
 
 def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
@@ -83,7 +95,9 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         check_model(algorithm, task)
         initial = task.model.weights.clone()
         forms = probe(algorithm, initial)
-        choice = choose(options.engine, algorithm, task, num_workers=options.workers)
+        tables = UploadSettings(**{name: getattr(options, name) for name in TABLES})
+        transport = transport_of(tables, seed=seed, like=forms.upload)
+        choice = choose(options.engine, algorithm, task, num_workers=options.workers, transport=transport)
         judge = judge_of(options, task)
         optimum = task.optimum(weights.values) if judge is not None and judge.needs_optimum else None
     begin = ServerCheckpoint(0, algorithm.init_server(initial), task.buffers(), 0.0)
@@ -92,11 +106,15 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     planner = Planner(algorithm, participation=participation, local=local, devices=devices, seed=seed, speed=speed)
     network = Network(seed, options.faults)
     if clock is not None and simulated is not None:
-        down, up = (num_bytes(form) + num_bytes(begin.buffers) for form in (forms.download, forms.upload))
+        upload = forms.upload
+        if transport is not None and transport.codec is not None:
+            upload = tuple(transport.codec.form(upload).values())
+        down, up = (num_bytes(form) + num_bytes(begin.buffers) for form in (forms.download, upload))
         timing = Timing(simulated, num_examples=data.num_examples, bytes_down=down, bytes_up=up)
         network = timed_network(clock, options.faults, timing, planner, seed=seed)
     plans = network.schedule or planner
-    return Federation(algorithm, options, task, weights, choice, network, plans, initial, begin, optimum, judge)
+    own = (task, weights, choice, network, plans, initial, begin, optimum, judge, transport)
+    return Federation(algorithm, options, *own)
 
 
 def _check_names(metrics: Iterable[str]) -> None:
@@ -131,7 +149,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     data = data_of(experiment, data_dir=data_dir)
     model, float_type, rule = experiment.model, experiment.data.float_type, experiment.participation
     same = ["local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock"]
-    same += ["metric", "direction", "evaluate_every", "max_norm"]
+    same += ["metric", "direction", "evaluate_every", "max_norm", *TABLES]
     inputs, kind = first_inputs(data), None if float_type is None else getattr(torch, float_type)
     about: dict[str, Any] = {
         "inputs": inputs,
@@ -153,6 +171,12 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
         **{name: getattr(experiment, name) for name in same},
     )
     return assemble(experiment.algorithm, options)
+
+
+def stored_types(experiment: Experiment) -> StateTypes:
+    """Return the types of what the store of an experiment keeps."""
+    personal, held_back = experiment.model.personal is not None, keeps_held_back(experiment.compression)
+    return state_types(experiment.algorithm, personal=personal, held_back=held_back)
 
 
 def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> PartitionedData | GeneratedData:

@@ -17,11 +17,10 @@ import torch
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm
-from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
-from fedadmm.runs.assembly import ClientWeights, data_of
+from fedadmm.runs.assembly import ClientWeights, data_of, stored_types
 from fedadmm.runs.export import MAKE_AGAIN, is_of, read_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
@@ -80,8 +79,7 @@ def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
 
 
 def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> Iterator[Finding]:
-    types = state_types(experiment.algorithm, personal=experiment.model.personal is not None)
-    with closing(DiskStore(folder.state, types=types, identity=None, readonly=True)) as store:
+    with closing(DiskStore(folder.state, types=stored_types(experiment), identity=None, readonly=True)) as store:
         checkpoint, records = store.checkpoint(), store.records()
         size = (folder.state / "data.mdb").stat().st_size
         yield Finding("fact", "format", store.about["format"])

@@ -13,10 +13,10 @@ from torch import nn
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm
-from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import ServerCheckpoint
+from fedadmm.runs.assembly import stored_types
 from fedadmm.runs.records import RunFolder
 from fedadmm.runs.simulation import simulation_of
 from fedadmm.state.disk import DiskStore
@@ -85,9 +85,7 @@ def export(
     folder = RunFolder(run)
     with folder.at_rest():
         experiment = folder.read_experiment()
-        has_parts = experiment.model.personal is not None
-        types = state_types(experiment.algorithm, personal=has_parts)
-        with closing(DiskStore(folder.state, types=types, identity=None, readonly=True)) as store:
+        with closing(DiskStore(folder.state, types=stored_types(experiment), identity=None, readonly=True)) as store:
             model = _newest_model(folder, store, data_dir)
             tensors = model.tensors
             if personal:

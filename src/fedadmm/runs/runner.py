@@ -11,7 +11,7 @@ import torch
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.tables import CertificateSettings
-from fedadmm.core.engine import Store, state_types
+from fedadmm.core.engine import Store
 from fedadmm.core.errors import InputError
 from fedadmm.data.text import corpus_digest
 from fedadmm.engine.choice import settings_for
@@ -92,7 +92,7 @@ def _opened(experiment: Experiment, folder: RunFolder, federation: Federation, h
         return MemoryStore(float_type=float_type)
     store = DiskStore(
         folder.state,
-        types=state_types(experiment.algorithm, personal=federation.task.personal is not None),
+        types=federation.state_types,
         identity=identity_of(experiment, arithmetic=federation.engine.arithmetic),
         initial=federation.initial,
         float_type=float_type,

@@ -11,7 +11,7 @@ from torch import nn
 from fedadmm.config.compatibility import options_from
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.engine import Engine, StateTypes, Store, state_types
+from fedadmm.core.engine import Engine, StateTypes, Store
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import lower_is_better
 from fedadmm.core.optional import HasPersonalModel, trait
@@ -41,8 +41,7 @@ class Simulation:
         open_store: called once nothing can be wrong with the options; the state is in memory without it.
         """
         federation = assemble(algorithm, options_from(options))
-        types = state_types(algorithm, personal=federation.task.personal is not None)
-        store = MemoryStore() if open_store is None else open_store(types, federation.initial)
+        store = MemoryStore() if open_store is None else open_store(federation.state_types, federation.initial)
         self._begin(federation, store)
 
     @classmethod
@@ -103,7 +102,12 @@ class Simulation:
             assignments = [assignment._replace(largest=largest) for assignment in planned]
             results = self._engine.run(download, buffers=buffers, assignments=assignments)
             checkpoint, summary = run_round(
-                self.algorithm, self.checkpoint, results, weight=self.weights, registered=self.weights.total
+                self.algorithm,
+                self.checkpoint,
+                results,
+                weight=self.weights,
+                registered=self.weights.total,
+                transport=self.federation.transport,
             )
         counted = sorted(summary.clients + summary.silent)
         due = last or number % (self.federation.options.evaluate_every or 1) == 0
@@ -228,9 +232,8 @@ def _started(federation: Federation, store: Store, history: Sequence[Record]) ->
     algorithm, task, network = federation.algorithm, federation.task, federation.network
     initial, weight, num = federation.initial, federation.weights, federation.options.workers
     each = network.needs_each_upload
-    engine = make_engine(
-        federation.engine, algorithm, task, store, initial=initial, weight=weight, num_workers=num, each_upload=each
-    )
+    more: dict[str, Any] = {"num_workers": num, "each_upload": each, "transport": federation.transport}
+    engine = make_engine(federation.engine, algorithm, task, store, initial=initial, weight=weight, **more)
     seconds = 0.0
     for record in history:  # not sum(), which rounds otherwise than one round after the other
         seconds += record.simulated_seconds or 0.0
