@@ -28,6 +28,7 @@ from fedadmm.algorithms import (
     FedVARP,
     FedYogi,
     LocalGHBM,
+    LookAhead,
     Scaffold,
 )
 from fedadmm.core.algorithm import AnyAlgorithm
@@ -42,6 +43,7 @@ METHODS: dict[str, AnyAlgorithm] = {
     **{name: algorithm() for name, algorithm in ALGORITHMS.items()},
     "fast_fedadmm, rho 0.5": FastFedADMM(rho=0.5, look_ahead=0.5, average=0.0),
     "averaged, feddyn": Averaged(inner=FedDyn()),
+    "look_ahead, feddyn": LookAhead(look_ahead=0.5, inner=FedDyn()),
     "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),
     "fedadmm, participation, global": FedADMM(rho=0.5, eta="participation", newcomer="initial", start="global"),
     "fedadmm, seen": FedADMM(rho=0.5, eta="seen"),

@@ -25,6 +25,7 @@ from fedadmm.algorithms import FedSGD as FedSGD
 from fedadmm.algorithms import FedVARP as FedVARP
 from fedadmm.algorithms import FedYogi as FedYogi
 from fedadmm.algorithms import LocalGHBM as LocalGHBM
+from fedadmm.algorithms import LookAhead as LookAhead
 from fedadmm.algorithms import RandomisedServer as RandomisedServer
 from fedadmm.algorithms import Scaffold as Scaffold
 from fedadmm.api.comparison import Comparison as Comparison

@@ -30,6 +30,7 @@ from fedadmm.algorithms import (
     FedVARP,
     FedYogi,
     LocalGHBM,
+    LookAhead,
     RandomisedServer,
     Scaffold,
 )
@@ -42,7 +43,7 @@ from fedadmm.training.local import LocalTraining
 from play import Play
 from quadratics import heterogeneous
 
-UNUSUAL = ("fast_fedadmm", "scaffold", "fednova", "fedvarp", "mifa", "fedexp", "afedpd", "fedcm", "feddc")
+UNUSUAL = ("fast_fedadmm", "scaffold", "fednova", "fedvarp", "mifa", "fedexp", "afedpd", "fedcm", "feddc", "look_ahead")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values())
@@ -106,6 +107,8 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedAdam(inner=FedDyn()), "FedDyn's server does more than add its clients' mean step"),
         (lambda: FedAvgM(inner=FedADMM()), "use FedAvgM with FedAvg, FedProx or another that uploads a step"),
         (lambda: FedYogi(inner=FedAvgM()), "FedAvgM's server does more"),
+        (lambda: LookAhead(inner=Scaffold()), "Scaffold needs clients that start at theta"),
+        (lambda: LookAhead(inner=FedSGD()), "FedSGD needs clients that start at theta"),
         (lambda: RandomisedServer(awake=0.0), "awake=0.0 is out of range; use a probability above 0 and up to 1"),
         (lambda: RandomisedServer(inner="fedadmm"), "inner='fedadmm' is not an algorithm"),
         (lambda: RandomisedServer(inner=FedADMM(eta="seen")), "so its server cannot sit out; use FedADMM with eta"),
@@ -159,9 +162,9 @@ def test_a_method_without_local_steps_refuses_what_it_would_ignore(method: Any, 
     # those that choose rho receive it and send what they measured. What a server sums up or remembers stays at home.
     [(name, 1, 1) for name in ALGORITHMS if name not in UNUSUAL and "auto" not in name]
     + [("fast_fedadmm", 1 + 1 / 6, 2 + 1 / 6), ("scaffold", 2, 2), ("fednova", 1 + 1 / 6, 1)]
-    # The learning rate; a squared length; the centre beside the start; the last mean step.
+    # The learning rate; a squared length; the centre beside the start; the last mean step; the momentum.
     + [("fedvarp", 1 + 1 / 6, 1), ("mifa", 1 + 1 / 6, 1), ("fedexp", 1 + 1 / 6, 1), ("afedpd", 1, 2), ("fedcm", 1, 2)]
-    + [("feddc", 2, 2)]
+    + [("feddc", 2, 2), ("look_ahead", 1, 2)]
     + [("fedadmm_auto", 1 + 6 / 6, 1 + 1 / 6), ("feddyn_auto", 1 + 3 / 6, 1 + 1 / 6)],
 )
 def test_the_cost_of_a_round_is_the_size_of_its_messages(name: str, up: float, down: float) -> None:

@@ -16,8 +16,10 @@ from fedadmm.algorithms import (
     FedCM,
     FedDC,
     FedExP,
+    FedProx,
     FedVARP,
     LocalGHBM,
+    LookAhead,
     adabest,
     afedpd,
     fedacg,
@@ -48,6 +50,15 @@ FAMILY = {
         **NO_STATE | {"server": fedacg.Server(v(0.5), v(-0.5))},
         uploads=((2 / 3,), (-0.6,)),
         server_after=(1 + 1 / 30, 0.5),
+    ),
+    # The momentum is 1/2 (1 - 0), so both start at 3/2, with the centre 1. One step of 1/2: client 0's gradient is
+    # (3/2 - 3) + 2 (3/2 - 1) = -1/2, so w = 7/4; client 1's is 3 (3/2) + 2 (1/2) = 11/2, so w = -5/4. theta = 1 - 3/4.
+    "LookAhead": Hand(
+        LookAhead(look_ahead=0.5, inner=FedProx(rho=2.0)),
+        **NO_STATE | {"server": LookAhead().init_server(v(1.0))._replace(previous=v(0.0))},
+        uploads=((0.75,), (-2.25,)),
+        server_after=(0.25, 1.0),
+        num_steps=1,
     ),
     # v = -1/2 + 3, theta = 1 - 2 (1/2) (5/2), g_mean = 3 + 2/4 (-1/2).
     "FedVARP": Hand(

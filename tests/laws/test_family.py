@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fedadmm.algorithms import AdaBest, AFedPD, FastFedADMM, FedACG, FedADMM, FedAvg, FedDyn, FedProx
+from fedadmm.algorithms import AdaBest, AFedPD, FastFedADMM, FedACG, FedADMM, FedAvg, FedDyn, FedProx, LookAhead
 from fedadmm.core.algorithm import Algorithm
 from play import Watched
 from worlds import NUM_CLIENTS, World, quadratic_world
@@ -123,3 +123,16 @@ def test_fedacg_without_look_ahead_is_fedprox_and_adabest_without_estimates_is_i
     acg, prox, ahead, best = (play.theta.numpy() for play in plays)
     np.testing.assert_allclose(acg, prox, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(ahead, best, rtol=1e-12, atol=1e-12)
+
+
+def test_a_look_ahead_around_fedavg_is_fedacg_and_its_centre_stays_behind() -> None:
+    pairs = [
+        (LookAhead(look_ahead=0.7), FedACG(lam=0.7, beta=0.0)),
+        (LookAhead(look_ahead=0.0, inner=FedProx(rho=0.5)), FedProx(rho=0.5)),
+        (LookAhead(look_ahead=0.7, inner=FedProx(rho=0.5)), FedACG(lam=0.7, beta=0.5)),  # it is held to its start
+    ]
+    gaps = []
+    for algorithms in pairs:
+        ours, theirs = (quadratic_world().play(each).rounds(WHO).theta for each in algorithms)
+        gaps.append(float((ours - theirs).abs().max()))
+    assert max(gaps[:2]) < 1e-12 < 1e-3 < gaps[2]

@@ -44,5 +44,8 @@ def test_a_schedule_is_its_number_of_the_round(name: str, rate: str) -> None:
 
 
 def test_some_algorithms_have_no_rate() -> None:
-    without = {"fast_fedadmm", "averaged", "fedsgd", "feddyn_auto", "mifa", "adabest", "afedpd", "randomised_server"}
+    without = {
+        "fast_fedadmm", "averaged", "look_ahead", "fedsgd", "feddyn_auto", "mifa", "adabest", "afedpd",
+        "randomised_server",
+    }  # fmt: skip
     assert {name for name, _ in RATES} == set(ALGORITHMS) - without

@@ -25,6 +25,7 @@ from fedadmm.algorithms.fedsgd import FedSGD as FedSGD
 from fedadmm.algorithms.fedvarp import MIFA as MIFA
 from fedadmm.algorithms.fedvarp import FedVARP as FedVARP
 from fedadmm.algorithms.local_ghbm import LocalGHBM as LocalGHBM
+from fedadmm.algorithms.look_ahead import LookAhead as LookAhead
 from fedadmm.algorithms.randomised_server import RandomisedServer as RandomisedServer
 from fedadmm.algorithms.scaffold import Scaffold as Scaffold
 from fedadmm.core.algorithm import AnyAlgorithm
@@ -57,4 +58,5 @@ ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
     "local_ghbm": LocalGHBM,
     "randomised_server": RandomisedServer,
     "averaged": Averaged,
+    "look_ahead": LookAhead,
 }
