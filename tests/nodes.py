@@ -69,7 +69,7 @@ class Federation:
 
     def answer(self, mail: Mail) -> list[tuple[Reply, ClientResult]]:
         """Let a client work on a request and write its disk; no reply if it is late, or refused."""
-        client, number, _ = mail.request
+        client, number, *_ = mail.request
         disk = self.disks[client]
         try:
             journal = settled(disk.journal, mail.request)

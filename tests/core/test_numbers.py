@@ -13,7 +13,7 @@ def asked(*, number: int = 6, applied: int) -> Request:
 
 
 def test_a_pending_update_that_was_applied_is_acknowledged() -> None:
-    assert settled(KEPT, asked(applied=5)) == Journal(acknowledged=5)
+    assert settled(KEPT, asked(applied=5)) == Journal(acknowledged=5, kept=(3,))
 
 
 def test_a_pending_update_that_was_not_applied_is_dropped() -> None:
@@ -52,6 +52,34 @@ def test_a_server_that_forgot_a_pending_update_is_healed() -> None:
 def test_a_client_that_lost_an_applied_update_refuses(journal: Journal) -> None:
     with pytest.raises(InputError, match=r"applied update 4 of client 0.*restore the newer one, or join under"):
         settled(journal, asked(applied=4))
+
+
+def test_as_many_older_updates_are_kept_as_is_asked_for() -> None:
+    journal = Journal()
+    for applied, number in ((0, 1), (1, 2), (2, 3), (2, 4), (4, 5)):  # 3 was not applied
+        journal = answered(journal, Request(0, number, applied), keep=2)
+    assert journal == Journal(acknowledged=4, pending=5, kept=(1, 2))
+    assert answered(journal, Request(0, 6, 5), keep=2) == Journal(acknowledged=5, pending=6, kept=(2, 4))
+    assert answered(journal, Request(0, 6, 5)) == Journal(acknowledged=5, pending=6)
+
+
+OLDER = Journal(acknowledged=5, pending=6, kept=(2, 4))
+
+
+@pytest.mark.parametrize(("applied", "kept"), [(4, (2,)), (2, ()), (0, ())])
+def test_a_client_follows_a_server_that_was_rolled_back(applied: int, kept: tuple[int, ...]) -> None:
+    assert settled(OLDER, Request(0, 9, applied, rollback=8)) == Journal(acknowledged=applied, kept=kept)
+
+
+def test_a_client_that_has_not_kept_a_state_cannot_follow() -> None:
+    with pytest.raises(InputError, match=r"rolled back to update 3 of client 0.* of updates 2, 4, 5; restore"):
+        settled(OLDER, Request(0, 9, 3, rollback=8))
+
+
+def test_what_was_confirmed_after_a_rollback_is_not_taken_back_by_it() -> None:
+    # The server is a copy of the time of rollback 4, and has forgotten 5, which was confirmed later.
+    with pytest.raises(InputError, match="the server's checkpoint is older"):
+        settled(OLDER, Request(0, 9, 4, rollback=4))
 
 
 def test_a_reply_counts_once_and_in_its_round_alone() -> None:

@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     from fedadmm.core.delivery import Request, settled
     from fedadmm.flower import FederationSettings, make_strategy
     from fedadmm.flower.strategy import AlgorithmStrategy
-    from fedadmm.state.disk import NodeStore
+    from fedadmm.state.node import NodeStore
 
 __all__ = ["Array", "ArrayRecord", "Message", "flowers"]  # for tests that need no more of flwr
 
@@ -145,5 +145,7 @@ def state_on_disk(strategy: AlgorithmStrategy, client: int, state_dir: Path) -> 
         return None
     identity = {"federation": strategy._folder.federation}
     with NodeStore(folder, client=client, client_type=strategy.wire.client_type, identity=identity) as store:
-        kept = store.get(settled(store.journal(), Request(client, 2**62, applied)).acknowledged)
+        kept = store.get(
+            settled(store.journal(), Request(client, 2**62, applied, strategy._folder.rollback)).acknowledged
+        )
         return None if kept is None else kept.state

@@ -107,7 +107,7 @@ def test_two_nodes_of_one_client_are_one_too_many(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedadmm.state.disk import NodeStore
+    from fedadmm.state.node import NodeStore
 
     write = NodeStore.write
 

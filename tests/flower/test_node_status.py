@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,11 @@ def test_prometheus_reads_what_the_files_say(tmp_path: Path) -> None:
     assert samples["fedadmm_bytes_up_total",] == sum(record.bytes_up for record in records)
     assert samples["fedadmm_last_client_loss",] == records[-1].client_loss
     assert samples["fedadmm_node_refused_total", "2", "102"] == 2
+    assert samples["fedadmm_last_upload_norm",] == records[-1].upload_norm
+    norms = {client: samples["fedadmm_node_upload_norm", str(client), str(100 + client)] for client in (0, 1)}
+    # Of the last round 2 was refused, and 3 was away.
+    assert statistics.median(norms.values()) == pytest.approx(records[-1].upload_norm)
+    assert ("fedadmm_node_upload_norm", "2", "102") not in samples  # nothing of it could be read
     assert samples["fedadmm_node_lost_total", "3", "103"] == 1
     assert samples["fedadmm_node_applied_round", "3", "103"] == 1
     # Every metric that the example of alerts names is there; an accuracy where the server has examples to test on.

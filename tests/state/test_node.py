@@ -9,7 +9,7 @@ from small_stores import Client, a_state
 
 from fedadmm.core.delivery import Journal
 from fedadmm.core.errors import InputError
-from fedadmm.state.disk import NodeStore, SavedState
+from fedadmm.state.node import NodeStore, SavedState
 from play import identical
 
 IDENTITY = {"federation": "f0"}

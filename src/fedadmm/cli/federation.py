@@ -93,6 +93,28 @@ def verify_command(
     raise typer.Exit(EXIT_CODES[ended])
 
 
+@app.command("rollback")
+def rollback_command(
+    flower_app: FlowerApp,
+    to: Annotated[int, typer.Option(help="The round to go back to; its checkpoint must be kept.", show_default=False)],
+    link: Link = LINK,
+    force: Annotated[bool, typer.Option("--force", help="Also where some clients cannot follow.")] = False,
+    changes: Changes = None,
+    folder: Folder = Path("federation"),
+) -> None:
+    """Go back to an earlier round on the server and on all clients, and drop what came after it.
+
+    Nothing is changed if a client cannot follow: those that cannot are named. Exit code 1 then.
+    Example: fedadmm federation rollback my-app --to 7
+    """
+    if to < 1:
+        raise InputError(f"--to {to} is out of range; use a round from 1 on")
+    asked = parse_changes(changes or []) | {"rollback-to": to, "rollback-force": force}
+    ended = follow_run(_shell(folder), flower_app, link=link, changes=asked)
+    say(f"Round {to} is the last now." if ended == "completed" else "Not rolled back: the log above has the reason.")
+    raise typer.Exit(EXIT_CODES[ended])
+
+
 def _shell(folder: Path) -> Shell:
     """Return a shell in which `flwr` finds the federation in a folder; without one, what the user has set up."""
     here = (folder / "ports.json").exists()
@@ -143,10 +165,11 @@ def _show_clients(server: Path) -> None:
         seen = "never" if facts.seen is None else datetime.fromtimestamp(facts.seen, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         rows.append(
             ("none" if client is None else str(client), "none" if node is None else str(node), seen,
-             "none" if applied is None else f"round {applied}", str(facts.refused), str(lost), facts.problem)
+             "none" if applied is None else f"round {applied}", "" if facts.norm is None else f"{facts.norm:.3g}",
+             str(facts.refused), str(lost), facts.problem)
         )  # fmt: skip
-    columns = ("client", "node", "last seen", "last applied", "refused", "lost", "last problem")
-    show_table(str(server), columns, rows, right=("refused", "lost"), whole=("node", "last seen"), box=None)
+    columns = ("client", "node", "last seen", "last applied", "norm", "refused", "lost", "last problem")
+    show_table(str(server), columns, rows, right=("norm", "refused", "lost"), whole=("node", "last seen"), box=None)
 
 
 @app.command("logs")

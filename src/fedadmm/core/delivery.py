@@ -6,7 +6,8 @@ request that it answers.
 
     server keeps   per client, the number of its last update that was applied (0: none); in one transaction with theta
     request        theta, the round's number, and the number of this client's update that was applied last
-    client keeps   the acknowledged state and the pending one, each under its number; in one transaction
+    client keeps   the acknowledged state and the pending one, each under its number; in one transaction; beside them,
+                   as many older acknowledged ones as it was told to keep
     reply          the upload, and the number of the request
 
 A client that is asked settles first. If the server applied the pending update, its state is the acknowledged one from
@@ -21,6 +22,10 @@ Who wins after a restore? The server names what it applied, and a client that ha
 older checkpoint of the server is healed as long as the update after it is still pending. Otherwise one of the two has
 lost what the other builds on, nothing can be made up, and the client refuses: it has had a later update confirmed than
 the server knows (the server is older), or the server applied one that the client does not have (its disk is older).
+
+A server that was rolled back is older on purpose. It draws a number when that is done, and names it in every request:
+confirmed updates below that number may have been taken back. A client then goes on from what the server names, if it
+has kept that state; a client that had none at the time begins anew.
 """
 
 from collections.abc import Iterable
@@ -37,6 +42,7 @@ class Request(NamedTuple):
     client: int
     number: int  # of the round, and of the update that answers it; from 1 on
     applied: int  # the client's last update that the server applied
+    rollback: int = NONE  # drawn when the server was last rolled back
 
 
 class Journal(NamedTuple):
@@ -44,6 +50,7 @@ class Journal(NamedTuple):
 
     acknowledged: int = NONE  # known to be applied; NONE: the client never took part
     pending: int = NONE  # made since, and not heard of
+    kept: tuple[int, ...] = ()  # older ones that were acknowledged, rising
 
 
 class Reply(NamedTuple):
@@ -59,14 +66,26 @@ class LateError(Exception):
 
 def settled(journal: Journal, request: Request) -> Journal:
     """Return the journal once the request has told what became of the pending update: nothing is pending in it."""
-    client, number, applied = request
+    client, number, applied, rollback = request
     if number <= journal.acknowledged or number < journal.pending:
         raise LateError(
-            f"request {number} is older than request {max(journal)}, which client {client} has answered; it is a late "
-            "one, or the server's clock was set back"
+            f"request {number} is older than request {max(journal[:2])}, which client {client} has answered; it is a "
+            "late one, or the server's clock was set back"
         )
-    if applied == journal.acknowledged or (applied == journal.pending != NONE):
-        return Journal(acknowledged=applied)
+    confirmed = (*journal.kept, journal.acknowledged)
+    taken_back = applied < journal.acknowledged <= rollback
+    if (
+        applied == journal.acknowledged
+        or (applied == journal.pending != NONE)
+        or (taken_back and applied in (NONE, *confirmed))
+    ):
+        return Journal(acknowledged=applied, kept=tuple(older for older in confirmed if NONE < older < applied))
+    if taken_back:
+        raise InputError(
+            f"the server was rolled back to update {applied} of client {client}, and the states here are of updates "
+            f"{', '.join(map(str, confirmed))}; restore this client's folder of that time, or join under a client id "
+            "that never took part"
+        )
     if applied < journal.acknowledged:
         raise InputError(
             f"client {client} has had its update {journal.acknowledged} confirmed, and the server knows its update "
@@ -79,9 +98,10 @@ def settled(journal: Journal, request: Request) -> Journal:
     )
 
 
-def answered(journal: Journal, request: Request) -> Journal:
-    """Return the journal once the request is answered: its update is pending."""
-    return settled(journal, request)._replace(pending=request.number)
+def answered(journal: Journal, request: Request, *, keep: int = 0) -> Journal:
+    """Return the journal once the request is answered: its update is pending; `keep` older ones stay."""
+    found = settled(journal, request)
+    return found._replace(pending=request.number, kept=found.kept[len(found.kept) - keep :] if keep else ())
 
 
 class Collection:

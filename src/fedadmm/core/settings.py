@@ -71,6 +71,7 @@ def count_or(word: str) -> BeforeValidator:
 
 
 Count = Annotated[int, within("a whole number from 1 on", lambda n: n >= 1)]
+Natural = Annotated[int, within("a whole number from 0 on", lambda n: n >= 0)]
 Probability = Annotated[float, within("a number from 0 to 1", lambda p: 0 <= p <= 1)]
 Fraction = Annotated[float, within("a number above 0 and up to 1", lambda p: 0 < p <= 1)]
 BelowOne = Annotated[float, within("a number from 0 to below 1", lambda x: 0 <= x < 1)]

@@ -35,7 +35,7 @@ from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
 from fedadmm.flower.wire import WIRES, Payload, WrongFormatError
 from fedadmm.runs.export import write_model
 from fedadmm.runs.records import RunFolder
-from fedadmm.state.disk import NodeStore, SavedState
+from fedadmm.state.node import NodeStore, SavedState
 from fedadmm.training.evaluation import Loss, Metric, accuracy
 from fedadmm.training.flat import FlatModel
 from fedadmm.training.models import ModelFunction, initial_model
@@ -120,6 +120,7 @@ class Node:
         settings = FederationSettings.from_run_config(context.run_config)
         self._algorithm = settings.algorithm
         self.client, self._node = client_of(context), context.node_id
+        self._num_kept = settings.keep_checkpoints
         self._folder = RunFolder(settings.client_folder(context))
         own = OwnData.split(as_dataset(data(context)), settings, client=self.client)
         self._num_scored = int((own.held_out or own).num_examples[0])
@@ -132,7 +133,9 @@ class Node:
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
         with self._store(federation_of(content)) as store:
-            own: dict[str, Any] = {"client": self.client, "model": self._wire.description, "journal": store.journal()}
+            journal = store.journal()
+            own: dict[str, Any] = {"client": self.client, "model": self._wire.description, "journal": journal}
+            own["digests"] = (store.digest(journal.acknowledged), store.digest(journal.pending))
             return pack_description(content, node=self._node, folder=self._folder.path, **own)
 
     @private_files()
@@ -151,9 +154,12 @@ class Node:
             )
             payload = Payload(result.upload, result.stats.buffers.floats)
             arrays, residual = self._wire.pack_upload(payload, theta=download.theta, residual=residual)
+            number, digest = request.delivery.number, ""
             if result.finite:
-                store.write(answered(journal, request.delivery), pending=SavedState(state, residual))
-        return pack_update(result, arrays, request=request.delivery.number, num_examples=self._weight)
+                journal = answered(journal, request.delivery, keep=self._num_kept)
+                store.write(journal, pending=SavedState(state, residual))
+                digest = store.digest(number)
+        return pack_update(result, arrays, request=number, num_examples=self._weight, digest=digest)
 
     @private_files()
     def evaluate(self, content: RecordDict) -> RecordDict:
@@ -224,6 +230,9 @@ def server_app(
         try:
             if settings.verify:
                 strategy.verify(grid)
+                return
+            if settings.rollback_to:
+                strategy.roll_back(grid)
                 return
             rounds = max(0, settings.num_server_rounds - strategy.checkpoint.round)
             wrap(strategy).start(

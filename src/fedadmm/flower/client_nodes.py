@@ -9,7 +9,7 @@ from flwr.app import Message, MessageType
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedadmm.core.delivery import Journal, LateError, Request, settled
+from fedadmm.core.delivery import NONE, LateError, Request, settled
 from fedadmm.core.errors import InputError
 from fedadmm.flower.messages import BadReplyError, Description, NoReplyError, pack_question, read_description
 from fedadmm.flower.server_folder import ServerFolder
@@ -29,7 +29,7 @@ class ClientNodes:
         # How many nodes a round waits for: fewer, once they were waited for in vain.
         self._enough = self._most = max(settings.min_available_nodes, settings.min_train_nodes)
         self._clients: dict[int, int] = {}  # node -> client
-        self._journals: dict[int, Journal] = {}  # of each client, when it was asked
+        self._told: dict[int, Description] = {}  # by each client, when it was asked
         self._left_out: set[int] = set()
         self._not_before: dict[int, float] = {}  # when a node that did not answer is asked again
 
@@ -66,9 +66,9 @@ class ClientNodes:
         return found
 
     def verify(self, grid: Grid) -> None:
-        """Compare the numbers of the updates that connected clients keep with those that were applied of them.
+        """Compare what connected clients keep with what was applied of them: numbers, and digests of states.
 
-        No state moves: what a number stands for is guarded by the checksums of the client's store.
+        No state moves. A digest is what the client sent with the update, if it did.
         """
         connected, problems = self.connected(grid), []
         for client in range(self._num_clients):
@@ -76,14 +76,46 @@ class ClientNodes:
             if client not in connected:
                 log(WARNING, "Client %d is not connected, and is not compared", client)
                 continue
+            told, known = self._told[client], self._folder.digest_of(client)
             try:
-                settled(self._journals[client], Request(client, number, applied))
+                settled(told.journal, Request(client, number, applied, self._folder.rollback))
             except (InputError, LateError) as error:
                 problems.append(str(error))
+                continue
+            if known is None or not told.digests:
+                log(INFO, "Client %d is in step: update %d was applied last; no digest is known", client, applied)
+            elif known == told.digests[applied != told.journal.acknowledged]:
+                log(INFO, "Client %d is in step: update %d was applied last, digest %s", client, applied, known[:8])
             else:
-                log(INFO, "Client %d is in step with the server: update %d was applied last", client, applied)
+                problems.append(
+                    f"client {client} has another state under update {applied} than it had when that was applied; "
+                    "restore its folder, or let it join under a client id that never took part"
+                )
         if problems:
             raise InputError("\n".join(problems))
+
+    def check_rollback(self, grid: Grid, round: int, *, force: bool) -> None:
+        """Raise an error that names the clients which cannot go back to a round, and why; with force, log it."""
+        connected, number, problems = self.connected(grid), self._folder.new_number(), []
+        for client, then in self._folder.applied_after(round).items():
+            applied = NONE if then is None else then[1].number
+            if client not in connected:
+                problems.append(
+                    f"client {client} is not connected, and cannot be asked what it has kept; start its node"
+                )
+                continue
+            try:
+                settled(self._told[client].journal, Request(client, number + 1, applied, number))
+            except (InputError, LateError) as error:
+                problems.append(str(error))
+        if problems and not force:
+            told = "\n".join(problems)
+            raise InputError(
+                f"not all clients can go back to round {round}, and nothing was changed; --force goes back without "
+                f"those that cannot, which are then left out until they can:\n{told}"
+            )
+        for problem in problems:
+            log(WARNING, "%s", problem)
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         if nodes:
@@ -111,7 +143,7 @@ class ClientNodes:
         if problem is None:
             if self._folder.key_of(told.client) is None:
                 self._folder.bind(told.client, told.key)
-            self._clients[node], self._journals[told.client] = told.client, told.journal
+            self._clients[node], self._told[told.client] = told.client, told
             nodes.answered(node, client=told.client)
             log(INFO, "Node %d is client %d", node, told.client)
         else:

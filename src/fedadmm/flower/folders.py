@@ -23,8 +23,9 @@ from fedadmm.core.files import made_whole
 from fedadmm.runs.check import CheckResult, Finding, file_findings, index_findings, problem, read_findings
 from fedadmm.runs.export import read_model, state_tensors
 from fedadmm.runs.records import RunFolder
-from fedadmm.state.disk import DiskStore, NodeStore
+from fedadmm.state.disk import DiskStore
 from fedadmm.state.file import about_of, copy_store
+from fedadmm.state.node import NodeStore
 
 MODELS = ("model.safetensors", "own-model.safetensors")
 
@@ -99,6 +100,7 @@ def _server(path: Path, about: dict[str, str]) -> Iterator[Finding]:
         yield Finding("fact", "server of federation", f"{about['federation']}, format {about['format']}")
         yield Finding("fact", "rounds", f"{len(records)}")
         yield Finding("fact", "clients whose updates were applied", f"{len(store):,}")
+        yield Finding("fact", "rounds to roll back to", ", ".join(map(str, store.older_checkpoints())) or "none")
         yield from index_findings(store, records)
         for client in store:
             store.get(client)  # every checksum
@@ -108,12 +110,13 @@ def _server(path: Path, about: dict[str, str]) -> Iterator[Finding]:
 def _client(path: Path, about: dict[str, str]) -> Iterator[Finding]:
     with _node_store(path, about) as store:
         journal = store.journal()
-        for number in journal:
+        for number in (journal.acknowledged, journal.pending, *journal.kept):
             store.get(number)
     yield Finding("fact", f"client {about['client']} of federation", f"{about['federation']}, format {about['format']}")
     pending = "none" if journal.pending == NONE else f"{journal.pending}, of which the server has not spoken yet"
     yield Finding("fact", "last update that the server confirmed", f"{journal.acknowledged or 'none'}")
     yield Finding("fact", "pending update", pending)
+    yield Finding("fact", "older updates, for a rollback", ", ".join(map(str, journal.kept)) or "none")
     for name in MODELS:
         model = read_model(RunFolder(path), name=name)
         yield Finding("fact", name, "not there" if model is None else f"after round {model.round}")

@@ -6,6 +6,7 @@ BadReplyError with the reason. So whatever is to be demanded of replies is deman
 """
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +18,14 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.delivery import Journal, Request
+from fedadmm.core.delivery import NONE, Journal, Request
 from fedadmm.core.mean import is_finite, norm_of
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
 from fedadmm.flower.identity import Claim, Signed, signed
-from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
+from fedadmm.flower.wire import LARGEST, ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
 
 MOST_SCORES = 100  # that an evaluation may have
+MOST_KEPT = 10_000  # older states that a client may have
 MOST_WORDS = 500  # characters of what a node said that are logged
 
 
@@ -43,6 +45,7 @@ def pack_request(request: NodeRequest, wire: Wire, *, config: ConfigRecord) -> R
     assignment, delivery, buffers = request.assignment, request.delivery, request.buffers
     facts: dict[str, Any] = {"server-round": assignment.round, "client-id": assignment.client}
     facts |= {"epochs": assignment.epochs, "number": delivery.number, "applied": delivery.applied}
+    facts["rollback"] = delivery.rollback
     facts |= {"federation": request.federation, "integers": buffers.integers.tolist()}
     for key, value in (("gradients", assignment.gradients), ("last-round", assignment.last_round)):
         if value is not None:
@@ -62,7 +65,8 @@ def read_request(content: RecordDict, wire: Wire) -> NodeRequest:
     round, epochs = integer(config, "server-round", least=1), integer(config, "epochs")
     download, floats = wire.unpack_download(content.array_records["arrays"])
     assignment = Assignment(client, round, epochs, gradients, last_round=last_round)
-    delivery = Request(client, integer(config, "number", least=1), integer(config, "applied"))
+    rollback = integer(config, "rollback") if "rollback" in config else NONE  # a server of 0.1.0 has none
+    delivery = Request(client, integer(config, "number", least=1), integer(config, "applied"), rollback)
     buffers = Buffers(floats, integers(config, "integers", length=wire.num_integers))
     arrays = content.array_records.get("initial")
     initial = None if arrays is None else wire.read_model(arrays).message
@@ -88,13 +92,21 @@ class BadReplyError(Exception):
 
 
 def pack_description(
-    content: RecordDict, *, node: int, client: int, folder: Path, model: list[str], journal: Journal
+    content: RecordDict,
+    *,
+    node: int,
+    client: int,
+    folder: Path,
+    model: list[str],
+    journal: Journal,
+    digests: tuple[str, str],
 ) -> RecordDict:
     """Return as records which client a node is, signed with the key in its folder, its model's arrays, its updates."""
     question = str(content.config_records["config"]["question"])
     key, signature = signed(Claim(federation_of(content), question, node, client), folder=folder)
     facts: dict[str, Any] = {"client-id": client, "model": model, "key": key, "signature": signature}
-    return RecordDict({"config": ConfigRecord(facts | journal._asdict())})
+    facts |= journal._asdict() | {"kept": list(journal.kept), "digests": list(digests)}
+    return RecordDict({"config": ConfigRecord(facts)})
 
 
 class Description(NamedTuple):
@@ -104,6 +116,7 @@ class Description(NamedTuple):
     model: list[str]  # a line for each array
     key: str  # with which it has signed that it is this client
     journal: Journal  # which updates it has states of
+    digests: tuple[str, ...] = ()  # of the acknowledged state and of the pending one; a node of 0.1.0 sends none
 
 
 def read_description(message: Message, *, federation: str, question: str) -> Description:
@@ -116,19 +129,38 @@ def read_description(message: Message, *, federation: str, question: str) -> Des
         client, by = integer(config, "client-id"), Signed(str(config["key"]), str(config["signature"]))
         if not by.is_of(Claim(federation, question, message.metadata.src_node_id, client)):
             raise WrongFormatError(f"it has not signed that it is client {client}")
-        journal = Journal(*(integer(config, field) for field in Journal._fields))
-        return Description(client, [str(line) for line in model], by.key, journal)
+        journal = Journal(integer(config, "acknowledged"), integer(config, "pending"), _kept(config))
+        digests = config.get("digests", [])
+        if not isinstance(digests, list) or len(digests) > 2:
+            raise WrongFormatError("digests is not a list of two")
+        return Description(client, [str(line) for line in model], by.key, journal, tuple(map(str, digests)))
 
 
-def pack_update(result: ClientResult, arrays: ArrayRecord, *, request: int, num_examples: int) -> RecordDict:
-    """Return a client's update as records; `arrays` has its upload and float buffers, `request` is a number."""
+def _kept(config: ConfigRecord) -> tuple[int, ...]:
+    """Return the numbers of the older states that a node has; one of 0.1.0 has none."""
+    numbers = config.get("kept", [])
+    if not isinstance(numbers, list) or len(numbers) > MOST_KEPT:
+        raise WrongFormatError(f"kept is not a list of at most {MOST_KEPT}")
+    found = tuple(each for each in numbers if isinstance(each, int) and 0 < each <= LARGEST)
+    if len(found) < len(numbers):
+        raise WrongFormatError("kept has something that is not the number of an update")
+    return found
+
+
+def pack_update(
+    result: ClientResult, arrays: ArrayRecord, *, request: int, num_examples: int, digest: str = ""
+) -> RecordDict:
+    """Return a client's update as records.
+
+    `arrays` has its upload and float buffers, `request` is a number, `digest` is that of the state it has then.
+    """
     stats = result.stats
     work = {"steps": stats.steps, "gradient-evaluations": stats.gradient_evaluations, "finite": int(result.finite)}
     metrics = MetricRecord({"num-examples": num_examples, "train-loss": stats.loss, **work})
     if stats.epsilon is not None:
         metrics["epsilon"] = stats.epsilon
     integers: list[int] = stats.buffers.integers.tolist()
-    config = ConfigRecord({"client-id": result.client, "number": request, "integers": integers})
+    config = ConfigRecord({"client-id": result.client, "number": request, "integers": integers, "digest": digest})
     return RecordDict({"arrays": arrays, "metrics": metrics, "config": config})
 
 
@@ -157,6 +189,12 @@ def read_update(
     return ClientResult(
         request.client, payload.message, stats, first_visit=False, finite=finite and not oversized, oversized=oversized
     )
+
+
+def read_digest(message: Message) -> str | None:
+    """Return the digest of a client's state after an update that has been read, None if there is none."""
+    digest = message.content.config_records["config"].get("digest")
+    return digest if isinstance(digest, str) and re.fullmatch("[0-9a-f]{32}", digest) else None
 
 
 def refused(client: int) -> ClientResult:

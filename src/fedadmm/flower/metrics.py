@@ -38,17 +38,17 @@ def _of_nodes(folder: Path) -> Iterator[Any]:
     labels = ["client", "node"]
     seen = GaugeMetricFamily("fedadmm_node_seen_seconds", "When a node last answered.", labels=labels)
     applied = GaugeMetricFamily("fedadmm_node_applied_round", "Round of its last applied update.", labels=labels)
+    norm = GaugeMetricFamily("fedadmm_node_upload_norm", "Norm of the last upload of a node.", labels=labels)
     refused = CounterMetricFamily("fedadmm_node_refused", "Answers of a node that were refused.", labels=labels)
     lost = CounterMetricFamily("fedadmm_node_lost", "Rounds in which no answer of a client's came.", labels=labels)
     for row in client_rows(folder):
         name = ["none" if value is None else str(value) for value in (row.client, row.node)]
         refused.add_metric(name, row.facts.refused)
         lost.add_metric(name, row.lost)
-        if row.facts.seen is not None:
-            seen.add_metric(name, row.facts.seen)
-        if row.applied is not None:
-            applied.add_metric(name, row.applied)
-    yield from (seen, applied, refused, lost)
+        for family, value in ((seen, row.facts.seen), (applied, row.applied), (norm, row.facts.norm)):
+            if value is not None:
+                family.add_metric(name, value)
+    yield from (seen, applied, norm, refused, lost)
 
 
 class ServerMetrics:

@@ -4,6 +4,7 @@ It is for reading: nothing is lost with it but these lines.
 """
 
 import json
+import math
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +26,7 @@ class NodeFacts:
     seen: float | None = None  # when it last answered, in seconds since 1970
     refused: int = 0  # answers that were not what it was asked for
     problem: str = ""  # the last one, whatever came of it
+    norm: float | None = None  # of the last upload that could be read, applied or not
 
 
 class NodeStatus:
@@ -39,6 +41,12 @@ class NodeStatus:
             self.nodes = {key: facts for key, facts in self.nodes.items() if facts.client != client or key == node}
         known = self._facts(node)
         self.nodes[node] = replace(known, seen=time.time(), client=known.client if client is None else client)
+
+    def sent(self, node: int, *, norm: float) -> None:
+        """Note how long the upload was that a node has sent now."""
+        self.answered(node)
+        if math.isfinite(norm):
+            self.nodes[node] = replace(self.nodes[node], norm=norm)
 
     def failed(self, node: int, problem: str) -> None:
         """Note why there is no answer of a node's."""

@@ -3,6 +3,7 @@
 import time
 import tomllib
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,8 @@ from fedadmm.flower.node_status import NodeStatus
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.runs.export import write_model
 from fedadmm.runs.records import Record, RunFolder
-from fedadmm.state.disk import REMEDY, DiskStore
+from fedadmm.state.disk import DiskStore
+from fedadmm.state.node import REMEDY
 from fedadmm.training.flat import FlatModel
 
 STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"
@@ -30,6 +32,17 @@ class Applied(NamedTuple):
     """What the server keeps of a client: the number of its last update that was applied."""
 
     number: int
+
+
+ROLLBACK = "rollback"  # notes of the store, beside the keys of clients
+
+
+def _number(round: int) -> str:
+    return f"number of round {round}"
+
+
+def _state(client: int) -> str:
+    return f"state of client {client}"  # the number of its last applied update, and the state's digest
 
 
 SETTINGS = "federation.toml"  # with which the server's folder was last used
@@ -70,7 +83,7 @@ class ServerFolder:
             held.enter_context(lines_of_log(self.folder.path / "log.jsonl"))
             self._held = held.pop_all()
         self.federation = self.store.about["federation"]
-        self._last_number = NONE
+        self._last_number, self._num_kept = NONE, settings.keep_checkpoints
         write_whole(self.folder.path / SETTINGS, tomli_w.dumps(settings.to_table()))
         self.folder.write_records(self.records())
         self.nodes = NodeStatus(self.folder.path)
@@ -96,16 +109,73 @@ class ServerFolder:
         """Let this key alone answer for a client; None: the next that joins as that client."""
         self.store.note(f"client {client}", key)
 
+    def digest_of(self, client: int) -> str | None:
+        """Return the digest of a client's state that came with its last applied update, None if none did."""
+        number, _, digest = (self.store.noted(_state(client)) or "").partition(" ")
+        return digest if number == str(self.applied(client)) else None
+
+    @property
+    def rollback(self) -> int:
+        """The number that was drawn when the server was last rolled back."""
+        return int(self.store.noted(ROLLBACK) or NONE)
+
+    def applied_after(self, round: int) -> dict[int, tuple[int, Applied] | None]:
+        """Return what was applied last of clients by the end of a round, of those with later updates."""
+        if round not in self.store.kept_rounds:
+            kept = ", ".join(map(str, self.store.kept_rounds)) or "none"
+            raise InputError(
+                f"the checkpoint of round {round} is not kept in {self.folder.path}; those of rounds {kept} are "
+                "(keep-checkpoints says how many)"
+            )
+        last = {client: record.round for record in self.records()[:round] for client in record.clients}
+        found: dict[int, tuple[int, Applied] | None] = {}
+        for client in self.store:
+            if (self.store.round_of(client) or 0) > round:
+                found[client] = None if client not in last else (last[client], Applied(self._number_of(last[client])))
+        return found
+
+    def _number_of(self, round: int) -> int:
+        noted = self.store.noted(_number(round))
+        if noted is None:
+            raise InputError(
+                f"the number of round {round} is not known in {self.folder.path}: an older version committed it, "
+                "and what was applied of its clients cannot be told; go back to a later round"
+            )
+        return int(noted)
+
+    def roll_back(self, round: int) -> None:
+        """Go back to a checkpoint that was kept; what came after it is gone."""
+        states, last = self.applied_after(round), len(self.store.records())
+        notes: dict[str, str | None] = {_number(later): None for later in range(round + 1, last + 1)}
+        notes |= {_state(client): None for client in states} | {ROLLBACK: str(self.new_number())}
+        self.store.rewind(round, states=states, notes=notes)
+        self.folder.write_records(self.records())
+
     def new_number(self) -> int:
         """Return a number above every one that was ever used: the clock's, as a restored server has forgotten some."""
         self._last_number = max(self._last_number + 1, time.time_ns() // 1000)
         return self._last_number
 
-    def commit(self, checkpoint: ServerCheckpoint, *, number: int, record: Record, model: FlatModel) -> None:
-        """Make a round count, and write the files for reading."""
+    def commit(
+        self,
+        checkpoint: ServerCheckpoint,
+        *,
+        number: int,
+        record: Record,
+        model: FlatModel,
+        digests: Mapping[int, str] | None = None,
+    ) -> None:
+        """Make a round count, and write the files for reading; digests: of the states that clients have now."""
         for client in record.clients:
             self.store.stage(checkpoint.round, client, Applied(number))
-        self.store.commit(checkpoint, clients=record.clients, record=record.to_json())
+        keep = range(checkpoint.round - self._num_kept, checkpoint.round)
+        notes = {_state(client): f"{number} {digest}" for client, digest in (digests or {}).items()}
+        notes[_number(checkpoint.round)] = str(number)
+        self.store.commit(checkpoint, clients=record.clients, record=record.to_json(), keep=keep, notes=notes)
         self.folder.append_record(record)
         self.nodes.write()
-        write_model(self.folder, model.module, round=checkpoint.round, without=model.personal_names)
+        self.write_model(checkpoint.round, model)
+
+    def write_model(self, round: int, model: FlatModel) -> None:
+        """Write the model after a round."""
+        write_model(self.folder, model.module, round=round, without=model.personal_names)

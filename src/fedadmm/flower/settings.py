@@ -13,7 +13,7 @@ from fedadmm.config.compatibility import check_local, check_personal
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
-from fedadmm.core.settings import Count, MaxNorm, Positive, Probability, Settings
+from fedadmm.core.settings import Count, MaxNorm, Natural, Positive, Probability, Settings
 from fedadmm.training.local import LocalTraining
 
 Scalar = str | int | float | bool
@@ -41,6 +41,9 @@ class FederationSettings(Settings):
     personal: tuple[str, ...] | None = None  # patterns of names that each node keeps for itself: "head.*, *.bn*"
     client_test: float | None = None  # share of a node's examples that it is scored on, and does not train on
     verify: bool = False  # instead of rounds: compare what the connected clients keep with what was applied of them
+    keep_checkpoints: Natural = 3  # rounds to which server and clients can go back
+    rollback_to: Natural = 0  # instead of rounds: go back to this one
+    rollback_force: bool = False  # also where some clients cannot follow
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
     @field_validator("algorithm", mode="before")

@@ -39,6 +39,7 @@ from fedadmm.flower.messages import (
     aggregated_by,
     mean_scores,
     pack_request,
+    read_digest,
     read_scores,
     read_update,
     refused,
@@ -60,6 +61,7 @@ class _Round:
     requests: list[tuple[Message, Request]]
     began: float
     problems: dict[int, str] = field(default_factory=dict)  # client -> why its reply is no update
+    digests: dict[int, str] = field(default_factory=dict)  # client -> that of the state which it has now
     # What became of it once its replies were applied; it does not count before it is committed.
     applied: tuple[ServerCheckpoint, RoundSummary] | None = None
 
@@ -119,6 +121,18 @@ class AlgorithmStrategy(Strategy):
     def verify(self, grid: Grid) -> None:
         """Compare what the connected clients keep with what was applied of them; who is out of step ends the run."""
         self._nodes.verify(grid)
+
+    def roll_back(self, grid: Grid) -> None:
+        """Go back to the checkpoint of a round (rollback-to), if the clients can follow."""
+        self._nodes.check_rollback(grid, self.settings.rollback_to, force=self.settings.rollback_force)
+        before = self.checkpoint.round
+        self._folder.roll_back(self.settings.rollback_to)
+        checkpoint = self._folder.store.checkpoint()
+        assert checkpoint is not None
+        self.checkpoint = checkpoint
+        self._load(checkpoint)
+        self._folder.write_model(checkpoint.round, self._model)
+        log(WARNING, "Rolled back from round %d to round %d", before, checkpoint.round)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -209,7 +223,7 @@ class AlgorithmStrategy(Strategy):
         download = self.algorithm.download(self.checkpoint.server)
         if kind == MessageType.EVALUATE:
             download = download._replace(theta=self.algorithm.model(self.checkpoint.server))
-        delivery = Request(assignment.client, self._round.replies.number, applied)
+        delivery = Request(assignment.client, self._round.replies.number, applied, self._folder.rollback)
         initial = self._folder.store.initial() if needs_initial else None
         federation, buffers = self._folder.federation, self.checkpoint.buffers
         return NodeRequest(assignment, delivery, federation, download, buffers, initial)
@@ -238,9 +252,13 @@ class AlgorithmStrategy(Strategy):
             except BadReplyError as error:
                 log(WARNING, "Client %d (node %d) sent a reply that is no update: %s", client, node, error)
                 result, self._round.problems[client] = refused(client), str(error)
-            self._folder.nodes.answered(node)
+                self._folder.nodes.answered(node)
+            else:
+                self._folder.nodes.sent(node, norm=result.stats.upload_norm)
             if self._round.replies.counts(Reply(client, request.number)):
                 first_visit = self._folder.store.round_of(client) is None
+                if result.finite and (digest := read_digest(message)) is not None:
+                    self._round.digests[client] = digest
                 found.append((result._replace(first_visit=first_visit), message))
         found.sort(key=lambda pair: pair[0].client)
         if self._aggregator is None:
@@ -260,12 +278,16 @@ class AlgorithmStrategy(Strategy):
         self.scores = self._evaluated(checkpoint) if self.settings.evaluates(checkpoint.round) else {}
         seconds, lost = time.perf_counter() - self._round.began, self._round.replies.missing
         record = Record.of(checkpoint.round, summary, self.scores, seconds=seconds, lost=lost)
-        self._model.load(self.algorithm.model(checkpoint.server))
-        self._model.load_buffers(checkpoint.buffers)
+        self._load(checkpoint)
         number = self._round.replies.number
-        self._folder.commit(checkpoint, number=number, record=record, model=self._model)
+        digests = {client: digest for client, digest in self._round.digests.items() if client in record.clients}
+        self._folder.commit(checkpoint, number=number, record=record, model=self._model, digests=digests)
         self.checkpoint, self._round.applied = checkpoint, None
         self._medians.append(record.upload_norm)
+
+    def _load(self, checkpoint: ServerCheckpoint) -> None:
+        self._model.load(self.algorithm.model(checkpoint.server))
+        self._model.load_buffers(checkpoint.buffers)
 
     def _model_arrays(self, checkpoint: ServerCheckpoint) -> ArrayRecord:
         # Where models travel, a wrapper of Flower's may change the arrays, and what it made of them is theta.

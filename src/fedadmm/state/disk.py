@@ -1,4 +1,4 @@
-"""Client states on disk: those of a federation, whose rounds are transactions, and that of one client on its node.
+"""Client states of a federation on disk: its rounds are transactions.
 
 What no index entry refers to is reclaimed. The index is small and held in memory, so a damaged page cannot turn a
 client into a newcomer; the checkpoint carries a digest of it, so an old one cannot pass for the present one.
@@ -10,12 +10,11 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from fedadmm.core.algorithm import Message, Vector
-from fedadmm.core.delivery import NONE, Journal
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
@@ -100,9 +99,18 @@ class DiskStore:
         return self.file.get_version(client, round)
 
     def commit(
-        self, checkpoint: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Iterable[int] = ()
+        self,
+        checkpoint: ServerCheckpoint,
+        *,
+        clients: Sequence[int],
+        record: dict[str, Any],
+        keep: Iterable[int] = (),
+        notes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a round count in one transaction, and reclaim the states and the checkpoint that it replaced."""
+        """Make a round count in one transaction, and reclaim the states and the checkpoint that it replaced.
+
+        keep: rounds whose checkpoints stay. notes: as `note` keeps them, with the round.
+        """
         number = checkpoint.round
         replaced = {client: self._rounds[client] for client in clients if client in self._rounds}
         counted, dropped = _digest((client, number) for client in clients), _digest(replaced.items())
@@ -117,6 +125,7 @@ class DiskStore:
             tables.put("records", NUMBER.pack(number), json.dumps(record).encode())
             fields = (number, digest, checkpoint.seen, *checkpoint.buffers, *checkpoint.server)
             tables.put("meta", CHECKPOINT, *encode(fields))
+            _write_notes(tables, notes or {})
         self.file.flush()
         self._rounds.update(dict.fromkeys(clients, number))
         self._digest = digest
@@ -132,6 +141,41 @@ class DiskStore:
             return kept
         tables.put("meta", OLDER + NUMBER.pack(last), bytes(replaced))
         return kept | {last}
+
+    @property
+    def kept_rounds(self) -> list[int]:
+        """The earlier rounds whose checkpoints were kept, rising."""
+        return sorted(self._kept)
+
+    def rewind(
+        self, round: int, *, states: Mapping[int, tuple[int, Message] | None], notes: Mapping[str, str | None]
+    ) -> None:
+        """Go back to a checkpoint that was kept, in one transaction; what came after it is gone.
+
+        states: of the clients whose state is of a later round, the round and the state that they had then, or None.
+        """
+        rounds = {client: own for client, own in self._rounds.items() if client not in states}
+        rounds |= {client: then[0] for client, then in states.items() if then is not None}
+        digest = _digest(rounds.items()) % 2**64
+        with self.file.writing() as tables:
+            fields = decode(tables.get("meta", OLDER + NUMBER.pack(round)))
+            if fields[1] != digest:
+                raise damage("the index of clients", self._folder, f"it does not lead back to round {round}")
+            for client, then in states.items():
+                tables.delete("states", PAIR.pack(client, self._rounds[client]))
+                tables.delete("index", NUMBER.pack(client))
+                if then is not None:
+                    tables.put("states", PAIR.pack(client, then[0]), *encode(then[1], float_type=self.float_type))
+                    tables.put("index", NUMBER.pack(client), PAIR.pack(client, then[0]))
+            for later in range(round + 1, len(tables.keys("records")) + 1):
+                tables.delete("records", NUMBER.pack(later))
+            for kept in self._kept:
+                if kept >= round:
+                    tables.delete("meta", OLDER + NUMBER.pack(kept))
+            tables.put("meta", CHECKPOINT, *encode(fields))
+            _write_notes(tables, notes)
+        self.file.flush()
+        self._rounds, self._digest, self._kept = rounds, digest, {kept for kept in self._kept if kept < round}
 
     def drop(self, round: int, clients: Sequence[int]) -> None:
         """Delete states that were written ahead for a round that was committed without these clients."""
@@ -172,12 +216,8 @@ class DiskStore:
 
     def note(self, name: str, value: str | None) -> None:
         """Keep a line of text beside the rounds, or forget it."""
-        key = NOTE + name.encode()
         with self.file.writing() as tables:
-            if value is None:
-                tables.delete("meta", key)
-            else:
-                tables.put("meta", key, value.encode())
+            _write_notes(tables, {name: value})
         self.file.flush()
 
     def noted(self, name: str) -> str | None:
@@ -228,6 +268,14 @@ class DiskStore:
                     tables.delete("states", PAIR.pack(*pair))
 
 
+def _write_notes(tables: Tables, notes: Mapping[str, str | None]) -> None:
+    for name, value in notes.items():
+        if value is None:
+            tables.delete("meta", NOTE + name.encode())
+        else:
+            tables.put("meta", NOTE + name.encode(), value.encode())
+
+
 def _checkpoint_fields(tables: Tables) -> Message | None:
     value = tables.find("meta", CHECKPOINT)
     return None if value is None else decode(value)
@@ -245,55 +293,3 @@ def _owner(key: bytes, value: memoryview) -> int:
         unseal(NUMBER.pack(client), value)
         return client
     return int.from_bytes(key, "big")
-
-
-REMEDY = "give this federation a name or a state-dir of its own"
-
-
-class SavedState(NamedTuple):
-    """What a client keeps of an update."""
-
-    state: Message
-    residual: Vector | None = None  # what rounding on the wire held back of its uploads, to be sent with the next
-
-
-class NodeStore:
-    """A client's states under the numbers of their updates; what it wrote survives a loss of power."""
-
-    def __init__(self, folder: Path, *, client: int, client_type: type[Any], identity: Mapping[str, str]) -> None:
-        """Open the store in a folder, or make it there; `identity` is that of the federation, and no other fits."""
-        about = {"fields": fields_of(client_type), "client": str(client), **identity}
-        self._client = client
-
-        def saved(*fields: Any) -> SavedState:
-            *state, residual = fields
-            return SavedState(client_type(*state), residual)
-
-        self._file, _, _ = open_checked(folder, about=about, remedy=REMEDY, client_type=saved, durability="power")
-
-    def __enter__(self) -> "NodeStore":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def journal(self) -> Journal:
-        """Return which updates there are states of."""
-        with self._file.reading("the journal") as tables:
-            value = tables.find("meta", b"journal")
-            return Journal() if value is None else Journal(*decode(value))
-
-    def get(self, number: int) -> SavedState | None:
-        """Return what was kept of an update that the journal names; None of none."""
-        return None if number == NONE else SavedState(*self._file.get_version(self._client, number))
-
-    def write(self, journal: Journal, *, pending: SavedState) -> None:
-        """Write a journal and what it has pending in one transaction; what it no longer names is deleted."""
-        named = {PAIR.pack(self._client, number) for number in journal}
-        with self._file.writing() as tables:
-            for stale in set(tables.keys("states")) - named:
-                tables.delete("states", stale)
-            key = PAIR.pack(self._client, journal.pending)
-            tables.put("states", key, *encode((*pending.state, pending.residual)))
-            tables.put("meta", b"journal", *encode(journal))
-        self._file.flush()
