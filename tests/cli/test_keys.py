@@ -26,6 +26,17 @@ BESIDE = {
     "clock.availability.trace": {"clock.availability.period": 86400},
     "clock.availability.period": {"clock.availability.share": 0.5},
     "clock.asynchronous.max_staleness": {"clock.asynchronous.buffer": 5},
+    "compression.error_feedback": {"compression.name": "int8"},
+    "compression.block": {"compression.name": "int8"},
+    "compression.keep": {"compression.name": "top_k"},
+    "robust.name": {"robust.trim": 0.2},
+    "robust.trim": {"robust.name": "trimmed_mean"},
+    "robust.liars": {"robust.name": "krum"},
+    "robust.select": {"robust.name": "krum", "robust.liars": 3},
+    "robust.norm": {"robust.name": "norm_clip"},
+    "attack.name": {"attack.share": 0.2},
+    "attack.share": {"attack.name": "sign_flip"},
+    "attack.factor": {"attack.name": "scaling", "attack.share": 0.2},
 }
 
 

@@ -33,7 +33,7 @@ from fedadmm.runs.goal import Goal
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
-from fedadmm.uploads.settings import Compression
+from fedadmm.uploads.settings import Attack, Compression, Robust
 
 
 @checked_call
@@ -66,6 +66,8 @@ def simulate(
     certificate: CertificateSettings | dict[str, Any] | None = None,
     clock: Clock | dict[str, Any] | None = None,
     compression: Compression | dict[str, Any] | None = None,
+    robust: Robust | dict[str, Any] | None = None,
+    attack: Attack | dict[str, Any] | None = None,
     callbacks: Callbacks = (),
     progress: bool = True,
     out: str | Path | None = None,
@@ -81,7 +83,8 @@ def simulate(
     max_norm: the norm above which an upload is refused, or "100x" for a multiple of the median of the last rounds.
     float_type: "float64", or "bfloat16" for autocast, on weights in float32; that of the model's weights if None.
     devices: facts about the clients, one value each, for a participation of your own.
-    certificate, clock, compression, faults: tables as in an experiment's file, such as certificate={"every": 10}.
+    certificate, clock, faults, compression, robust, attack: tables as in an experiment's file, such as
+        compression={"name": "int8"}; the name of a compressor may be an object of yours.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
         returns True ends the run after that round, which counts: callbacks=[lambda record, _: record.accuracy > 0.9].
         With evaluate_every, accuracy and loss are None in a round that was not evaluated.

@@ -22,17 +22,19 @@ from fedadmm.core.optional import (
     SecondOrder,
     SkipsCommunication,
     StepsOfSGDOnly,
+    UploadsMoreThanChange,
     trait,
 )
 from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Uniform
-from fedadmm.data.federated import FederatedData
+from fedadmm.data.federated import FederatedData, check_flippable
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
 from fedadmm.training.task import LearningTask
-from fedadmm.uploads.settings import TABLES, Compression
+from fedadmm.uploads.chain import UploadSettings
+from fedadmm.uploads.settings import TABLES, Attack, Compression, Robust
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,13 @@ class Options:
     certificate: CertificateSettings | None = None
     clock: Clock | None = None
     compression: Compression | None = None
+    robust: Robust | None = None
+    attack: Attack | None = None
+
+    @property
+    def uploads(self) -> UploadSettings:
+        """The tables about uploads."""
+        return UploadSettings(**{name: getattr(self, name) for name in TABLES})
 
 
 IN_FILES = ("seed", "weighting", "engine", "workers", "evaluate_every", "max_norm")
@@ -89,7 +98,10 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     check_everyone(algorithm, participation)
     options.local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
     check_local(algorithm, options.local)
-    check_uploads(algorithm, **{name: getattr(options, name) for name in TABLES})
+    selected = participation.size(devices.num_clients) if isinstance(participation, Uniform) else None
+    check_uploads(algorithm, options.uploads, weighting=options.weighting, selected=selected)
+    if options.attack is not None and options.attack.name == "label_flip":
+        check_flippable(options.data)
     check_personal(algorithm, options.local, options.personal)
     _check_personal_scores(options, client_test=client_test)
     if faults is not None and options.engine == "ray":
@@ -115,13 +127,36 @@ def check_local(algorithm: AnyAlgorithm, local: LocalTraining) -> None:
         )
 
 
-def check_uploads(algorithm: AnyAlgorithm, *, compression: Compression | None = None) -> None:
-    """Refuse tables about uploads that a method has no room for, or that do not go together."""
+def check_uploads(
+    algorithm: AnyAlgorithm, tables: UploadSettings, *, weighting: Weighting = "equal", selected: int | None = None
+) -> None:
+    """Refuse tables about uploads that a method has no room for, or that do not go together.
+
+    selected: how many clients a round has, None if that is not known.
+    """
+    name, robust = type(algorithm).__name__, tables.robust
     skips = trait(algorithm, SkipsCommunication) is not None
-    if compression is not None and compression.error_feedback and skips:
+    if tables.compression is not None and tables.compression.error_feedback and skips:
         raise InputError(
-            f"{type(algorithm).__name__}'s clients go on alone between communications, and error_feedback keeps what "
-            "was left out of an upload that arrived; leave it out"
+            f"{name}'s clients go on alone between communications, and error_feedback keeps what was left out of an "
+            "upload that arrived; leave it out"
+        )
+    if robust is None:
+        return
+    if weighting != "equal" and robust.name in ("median", "trimmed_mean", "krum"):
+        raise InputError(
+            f'robust.name="{robust.name}" counts every client alike, and weighting="{weighting}"; use '
+            'weighting="equal", or "geometric_median" or "norm_clip", which weigh'
+        )
+    if selected is not None and selected < robust.fewest:
+        raise InputError(
+            f"robust.liars={robust.liars} needs {robust.fewest} uploads in a round, and {selected} clients take part; "
+            "select more, or expect fewer liars"
+        )
+    if isinstance(robust.norm, float | int) and trait(algorithm, UploadsMoreThanChange) is not None:
+        raise InputError(
+            f"{name}'s uploads weigh what clients keep by numbers, so no state fits an upload that was shortened; use "
+            'robust.norm = "1x", by which the server alone clips, or another method'
         )
 
 

@@ -17,7 +17,7 @@ from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.settings import Count, MaxNorm, Settings
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
-from fedadmm.uploads.settings import Compression
+from fedadmm.uploads.settings import Attack, Compression, Robust
 
 Weighting = Literal["equal", "examples"]
 # What does not change round t.
@@ -61,6 +61,8 @@ class Experiment(Settings):
     certificate = {every = 10}: V^t and the Lagrangian in the record of a round, for FedADMM.
     clock = {speed = 100, deadline = 60}: how long things take, where that is simulated.
     compression = {name = "int8"}: how uploads are made shorter before they travel; left out, they are not.
+    robust = {name = "median"}: what takes the place of the mean of a round's uploads; left out, nothing does.
+    attack = {name = "sign_flip", share = 0.2}: clients that send something wrong; left out, all are honest.
     """
 
     name: str = "run"
@@ -89,6 +91,8 @@ class Experiment(Settings):
     certificate: CertificateSettings | None = None
     clock: Clock | None = None
     compression: Compression | None = None
+    robust: Robust | None = None
+    attack: Attack | None = None
 
     @model_validator(mode="after")
     def _check_goal(self) -> Self:

@@ -3,7 +3,7 @@
 These are a validation split, two classes instead of many, and another float type.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -218,6 +218,22 @@ def two_classes(data: PartitionedData, *, positive: Sequence[int]) -> Partitione
     chosen = torch.tensor(sorted(set(positive)))
     changed = _mapped(data, lambda part: part._replace(targets=torch.isin(part.targets, chosen).long()))
     return replace(changed, num_classes=2)
+
+
+def check_flippable(data: FederatedData) -> None:
+    """Refuse data whose classes cannot be exchanged here."""
+    if not isinstance(data, PartitionedData) or data.reader is not None or not data.num_classes:
+        raise InputError(
+            "label_flip exchanges classes, and these targets are numbers, or are read or made later; use another attack"
+        )
+
+
+def flipped(data: Any, clients: Collection[int]) -> Any:
+    """Return the data with the classes of some clients in reverse order: c becomes C - 1 - c."""
+    check_flippable(data)
+    rows = np.isin(np.repeat(np.arange(data.num_clients), data.num_examples), list(clients))
+    changed = torch.from_numpy(rows).view(-1, *[1] * (data.targets.ndim - 1)) & (data.targets != IGNORED)
+    return replace(data, targets=torch.where(changed, data.num_classes - 1 - data.targets, data.targets))
 
 
 def in_float_type(data: Any, float_type: torch.dtype) -> Any:

@@ -24,7 +24,7 @@ from fedadmm.core.participation import Devices, participation_from
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.transport import Transport
 from fedadmm.data import PartitionedData, federate, load
-from fedadmm.data.federated import FederatedData, first_inputs, hold_out, in_float_type, two_classes
+from fedadmm.data.federated import FederatedData, first_inputs, flipped, hold_out, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
@@ -38,7 +38,8 @@ from fedadmm.training.evaluation import Loss, accuracy, least_squares
 from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
 from fedadmm.training.task import LearningTask
-from fedadmm.uploads.chain import UploadSettings, transport_of
+from fedadmm.uploads.attack import attackers
+from fedadmm.uploads.chain import transport_of
 from fedadmm.uploads.settings import TABLES, keeps_held_back
 
 MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
@@ -95,8 +96,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         check_model(algorithm, task)
         initial = task.model.weights.clone()
         forms = probe(algorithm, initial)
-        tables = UploadSettings(**{name: getattr(options, name) for name in TABLES})
-        transport = transport_of(tables, seed=seed, like=forms.upload)
+        transport = transport_of(options.uploads, seed=seed, num_clients=data.num_clients, like=forms.upload)
         choice = choose(options.engine, algorithm, task, num_workers=options.workers, transport=transport)
         judge = judge_of(options, task)
         optimum = task.optimum(weights.values) if judge is not None and judge.needs_optimum else None
@@ -125,7 +125,10 @@ def _check_names(metrics: Iterable[str]) -> None:
 
 
 def _task(options: Options) -> LearningTask:
-    data, seed = options.data, options.seed
+    seed = options.seed
+    data, attack = options.data, options.attack
+    if attack is not None and attack.name == "label_flip":
+        data = flipped(data, attackers(attack, num_clients=data.num_clients, seed=seed))
     if not isinstance(options.model, nn.Module) and not hasattr(data, "num_classes"):
         raise InputError(
             f"{type(data).__name__} has no num_classes; give it the number of classes, or 0 where targets are numbers"

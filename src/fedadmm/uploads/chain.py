@@ -4,24 +4,40 @@ from typing import NamedTuple
 
 from fedadmm.core.algorithm import Message
 from fedadmm.core.transport import Step, Transport, Wrap
+from fedadmm.uploads.attack import AttackStep, LieWrap, attackers
 from fedadmm.uploads.compression import CompressionStep
-from fedadmm.uploads.settings import Compression, keeps_held_back
+from fedadmm.uploads.robust import BufferWrap, ClipStep, RobustWrap
+from fedadmm.uploads.settings import Attack, Compression, Robust, keeps_held_back
 
 
 class UploadSettings(NamedTuple):
     """The tables about uploads, None where there is none."""
 
     compression: Compression | None = None
+    robust: Robust | None = None
+    attack: Attack | None = None
 
 
-def transport_of(settings: UploadSettings, *, seed: int, like: Message) -> Transport | None:
+def transport_of(settings: UploadSettings, *, seed: int, num_clients: int, like: Message) -> Transport | None:
     """Return what becomes of uploads, None if nothing does; `like` is an upload, for its form alone."""
-    if not any(settings):
-        return None
+    compression, robust, attack = settings
     steps: list[Step] = []
     wraps: list[Wrap] = []
+    buffer_wraps: list[Wrap] = []
     codec = None
-    if settings.compression is not None:
-        codec = CompressionStep(settings.compression, seed, like)
+    if attack is not None and attack.name not in ("label_flip", "lie"):
+        steps.append(AttackStep(attack, attackers(attack, num_clients=num_clients, seed=seed), seed))
+    if robust is not None:
+        if isinstance(robust.norm, float | int):
+            steps.append(ClipStep(robust.norm))
+        wraps.append(RobustWrap(robust))
+        buffer_wraps.append(BufferWrap(robust))
+    if attack is not None and attack.name == "lie":  # told to the robust mean
+        wraps.append(LieWrap(attack, attackers(attack, num_clients=num_clients, seed=seed)))
+    if compression is not None:
+        codec = CompressionStep(compression, seed, like)
         steps.append(codec)
-    return Transport(tuple(steps), tuple(wraps), keeps_held_back=keeps_held_back(settings.compression), codec=codec)
+    if not any(settings):
+        return None
+    keeps = keeps_held_back(compression)
+    return Transport(tuple(steps), tuple(wraps), tuple(buffer_wraps), keeps_held_back=keeps, codec=codec)

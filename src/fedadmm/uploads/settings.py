@@ -1,11 +1,12 @@
 """The tables of an experiment that say what becomes of uploads; how a mechanism plugs in is in core/transport.py."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, PlainSerializer
 
 from fedadmm.core.errors import InputError, import_named, near_names
-from fedadmm.core.settings import Count, Fraction, Settings
+from fedadmm.core.settings import Count, Fraction, MaxNorm, Positive, Probability, Settings, within
 
 COMPRESSORS = ("bfloat16", "int8", "int4", "top_k", "random_k")
 FUNCTIONS = ("compress", "decompress")
@@ -50,15 +51,71 @@ class Compression(Settings):
 
     def model_post_init(self, context: Any) -> None:
         """Refuse keys that another compressor has, and ask for those that this one needs."""
-        for key, owners in (("block", ("int8", "int4")), ("keep", ("top_k", "random_k"))):
-            if getattr(self, key) is not None and self.name not in owners:
-                raise InputError(f"{key}={getattr(self, key)} is for {' and '.join(owners)}; leave it out")
-        if self.name in ("top_k", "random_k") and self.keep is None:
-            raise InputError(f'name="{self.name}" needs to know how much is sent; set keep = 0.1')
+        _check_keys(self, {"block": ("int8", "int4"), "keep": ("top_k", "random_k")}, needed={"keep": "0.1"})
+
+
+class Robust(Settings):
+    """What takes the place of the mean of a round's uploads, so that a few wrong ones do little harm.
+
+    name = "trimmed_mean": "median" (of each coordinate), "trimmed_mean" (of each coordinate, without its ends), "krum"
+        (the upload whose neighbours are nearest), "geometric_median", or "norm_clip" (the mean of shortened uploads).
+    trim = 0.2: of "trimmed_mean": the share of the uploads that is left out at each end.
+    liars = 3: of "krum": how many of a round's uploads may be wrong; a round needs 2 liars + 3, and one of fewer is
+        void.
+    select = 2: of "krum": how many of the best uploads are averaged; left out, one.
+    norm = 1.0: of "norm_clip": the length to which longer uploads are shortened; a number, or "1x" for a multiple of
+        the median length in the round. With a number clients clip too, so that what they keep is what was sent.
+    """
+
+    name: Literal["median", "trimmed_mean", "krum", "geometric_median", "norm_clip"]
+    trim: Annotated[float, within("a number from 0 to below 0.5", lambda share: 0 <= share < 0.5)] | None = None
+    liars: Annotated[int, within("a whole number from 0 on", lambda count: count >= 0)] | None = None
+    select: Count | None = None
+    norm: MaxNorm | None = None
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse keys that another rule has, and ask for those that this one needs."""
+        owners = {"trim": ("trimmed_mean",), "liars": ("krum",), "select": ("krum",), "norm": ("norm_clip",)}
+        _check_keys(self, owners, needed={"trim": "0.2", "liars": "1", "norm": '"1x"'})
+
+    @property
+    def fewest(self) -> int:
+        """The fewest uploads of which the rule makes something."""
+        return max(1, 2 * self.liars + 3) if self.liars is not None else 1
+
+
+class Attack(Settings):
+    """Clients of the simulation that send something wrong, always the same ones.
+
+    name = "sign_flip": "sign_flip" (the upload with the other sign), "scaling", "noise" (normal noise on it),
+        "label_flip" (trained honestly on classes in reverse order), or "lie" (what the attackers of a round agree on:
+        the mean of their uploads, shifted within their spread).
+    share = 0.2: the share of the clients that attack.
+    factor = 10: what the upload is multiplied by ("sign_flip": 1, "scaling": 10), how many times as long as the upload
+        the noise is (10), or by how many deviations a lie is shifted (left out, as many as the paper's rule allows).
+    """
+
+    name: Literal["sign_flip", "scaling", "noise", "label_flip", "lie"]
+    share: Probability
+    factor: Positive | None = None
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse a factor that nothing is multiplied by."""
+        _check_keys(self, {"factor": ("sign_flip", "scaling", "noise", "lie")}, needed={})
+
+
+def _check_keys(settings: Any, owners: Mapping[str, tuple[str, ...]], *, needed: Mapping[str, str]) -> None:
+    """Refuse keys that belong to other names, and ask for those that this name needs, with an example each."""
+    for key, names in owners.items():
+        value, is_own = getattr(settings, key), settings.name in names
+        if value is not None and not is_own:
+            raise InputError(f"{key}={value} is for {' and '.join(names)}; leave it out")
+        if value is None and is_own and key in needed:
+            raise InputError(f'name="{settings.name}" needs {key}; set {key} = {needed[key]}')
 
 
 # The tables, by their names in an experiment, in `simulate` and in the Flower app.
-TABLES: dict[str, type[Settings]] = {"compression": Compression}
+TABLES: dict[str, type[Settings]] = {"compression": Compression, "robust": Robust, "attack": Attack}
 
 
 def keeps_held_back(compression: Compression | None) -> bool:
