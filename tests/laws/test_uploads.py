@@ -6,12 +6,18 @@ import torch
 
 from fedadmm.core.algorithm import Algorithm, Message
 from fedadmm.core.mean import Collector
-from fedadmm.core.optional import UploadsMoreThanChange, imbalance, invariant_of, trait
+from fedadmm.core.optional import SkipsCommunication, UploadsMoreThanChange, imbalance, invariant_of, trait
 from fedadmm.core.round import Assignment
+from fedadmm.core.state_parts import HeldBack, without_part
 from fedadmm.core.transport import Sent, Transport, followed, scaled
+from fedadmm.engine.probe import probe
+from fedadmm.uploads.chain import UploadSettings, transport_of
+from fedadmm.uploads.compression import CompressionStep
+from fedadmm.uploads.settings import Attack, Compression, Robust
 from play import Play, identical
 from worlds import World
 
+WEIGHTS = (1, 4, 2, 7, 3)
 ROUNDS = ([1, 3], [0, 3, 4], [], [1, 2])
 
 
@@ -26,11 +32,13 @@ class Shortened:
         return sent._replace(upload=scaled(sent.upload, factor), state=followed(before, sent.state, factor))
 
 
-def _imbalance(play: Play, method: Algorithm, world: World) -> float:
+def _imbalance(play: Play, method: Algorithm, world: World, *, like: Message = ()) -> float:
     registered = sum(play.weights)
     invariant = invariant_of(method, play.checkpoint.server, initial=world.theta, registered=registered)
     states = [(play.weights[client], state) for client, state in play.states.items()]
-    return 0.0 if invariant is None else imbalance(invariant, states, registered=registered)
+    if invariant is None or (like and invariant.adds is None):
+        return 0.0
+    return imbalance(invariant, states, registered=registered, upload=like)
 
 
 def test_a_chain_that_does_nothing_is_the_plain_run(method: Algorithm, world: World) -> None:
@@ -41,7 +49,7 @@ def test_a_chain_that_does_nothing_is_the_plain_run(method: Algorithm, world: Wo
 
 
 def test_the_invariant_holds_where_states_follow_what_was_sent(method: Algorithm, world: World) -> None:
-    play = world.play(method, weights=(1, 4, 2, 7, 3), transport=Transport(steps=(Shortened(0.8),)))
+    play = world.play(method, weights=WEIGHTS, transport=Transport(steps=(Shortened(0.8),)))
     rounding = 100 * torch.finfo(world.theta.dtype).eps
     gaps = []
     for clients in ROUNDS:
@@ -73,3 +81,39 @@ def test_a_void_round_leaves_no_trace_but_its_number(method: Algorithm, world: W
     assert summary.clients == summary.refused == ()
     assert identical(play.checkpoint, before._replace(round=2))
     assert identical(play.states, states)
+
+
+def test_the_invariant_counts_what_is_held_back(method: Algorithm, world: World) -> None:
+    like = probe(method, world.theta).upload
+    step = CompressionStep(Compression(name="top_k", keep=0.3, error_feedback=True), 0, like)
+    if trait(method, SkipsCommunication) is not None:
+        return  # refused: tests/uploads/test_refused.py
+    play = world.play(method, weights=WEIGHTS, transport=Transport(steps=(step,), keeps_held_back=True))
+    rounding = 100 * torch.finfo(world.theta.dtype).eps
+    for clients in ROUNDS:
+        play.round(clients)
+        assert _imbalance(play, method, world, like=like) < rounding
+
+
+FULL = Compression(name="top_k", keep=1.0, error_feedback=True)
+UNTOUCHED = (
+    UploadSettings(compression=FULL),
+    UploadSettings(robust=Robust(name="trimmed_mean", trim=0.0)),
+    UploadSettings(robust=Robust(name="norm_clip", norm=1e9), attack=Attack(name="lie", share=0.0)),
+    UploadSettings(FULL, Robust(name="norm_clip", norm="1e9x"), Attack(name="noise", share=0.0)),
+)
+
+
+def test_what_changes_no_upload_is_the_plain_run_to_the_bit(method: Algorithm, world: World) -> None:
+    like, plain = probe(method, world.theta).upload, world.play(method).rounds(ROUNDS)
+    for tables in UNTOUCHED:
+        if tables.compression is not None and trait(method, SkipsCommunication) is not None:
+            continue  # error feedback is refused
+        transport = transport_of(tables, seed=0, num_clients=5, like=like)
+        through = world.play(method, transport=transport).rounds(ROUNDS)
+        # Buffers have no length to be clipped to: their median takes the place of their mean.
+        clips = tables.robust is not None and tables.robust.norm is not None
+        buffers = plain.checkpoint.buffers if clips else through.checkpoint.buffers
+        assert identical(through.checkpoint._replace(buffers=buffers), plain.checkpoint), tables
+        own = {client: without_part(state, HeldBack)[0] for client, state in through.states.items()}
+        assert identical(own, plain.states), tables

@@ -66,4 +66,4 @@ class AFedPD(Algorithm[Server, Client, Upload, Download], HasInvariant):
         return Server(z + mean.step, previous=server.theta, mu_mean=server.mu_mean + turnout.share * mean.step)
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
-        return Invariant("mu_mean", server.mu_mean, lambda client: client.mu, zeros_like(initial))
+        return Invariant("mu_mean", server.mu_mean, lambda client: client.mu, zeros_like(initial), lambda u: u.step)

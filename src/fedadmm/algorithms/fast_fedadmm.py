@@ -120,7 +120,7 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
         mu_mean = server.mu_sum / registered
-        return Invariant("mu_sum", mu_mean, lambda client: client.mu, zeros_like(mu_mean))
+        return Invariant("mu_sum", mu_mean, lambda client: client.mu, zeros_like(mu_mean), lambda u: u.step)
 
 
 def _guarded(server: Server, size: float) -> tuple[float, dict[str, float]]:

@@ -101,5 +101,7 @@ class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel,
         return client.w
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant | None:
+        if not isinstance(self.eta, str):
+            return None
         unseen = initial if self.eta == "participation" else None
-        return Invariant("theta", server.theta, lambda client: client.u, unseen) if isinstance(self.eta, str) else None
+        return Invariant("theta", server.theta, lambda client: client.u, unseen, lambda upload: upload.delta)

@@ -132,4 +132,4 @@ class FedADMMAuto(
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
         mean = server.z_sum / registered
-        return Invariant("z_sum", mean, lambda client: client.z, zeros_like(mean))
+        return Invariant("z_sum", mean, lambda client: client.z, zeros_like(mean), lambda u: u.z_change)

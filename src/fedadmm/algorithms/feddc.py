@@ -73,4 +73,8 @@ class FedDC(Algorithm[Server, Client, Upload, Download], HasInvariant, PlainSGDO
         import torch
 
         held = torch.cat([server.c, server.h])
-        return Invariant("c, h", held, lambda client: torch.cat([client.c_i, client.h_i]), zeros_like(held))
+
+        def share(client: Client) -> Vector:
+            return torch.cat([client.c_i, client.h_i])
+
+        return Invariant("c, h", held, share, zeros_like(held), lambda u: torch.cat([u.c_change, u.step]))

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasInvariant, Invariant
-from fedadmm.core.schedules import PositiveRate, at
+from fedadmm.core.schedules import PositiveRate, Schedule, at
 
 
 class Server(NamedTuple):
@@ -67,5 +67,7 @@ class FedDyn(Algorithm[Server, Client, Upload, Download], HasInvariant):
         return Server(server.theta + mean.step + y_mean / rho, y_sum)
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
-        y_mean = server.y_sum / registered
-        return Invariant("y_sum", y_mean, lambda client: client.y, zeros_like(y_mean))
+        y_mean, rho = server.y_sum / registered, self.rho
+        # What was held back under one rho is added up under another.
+        adds = None if isinstance(rho, Schedule) else lambda upload: rho * upload.step
+        return Invariant("y_sum", y_mean, lambda client: client.y, zeros_like(y_mean), adds)

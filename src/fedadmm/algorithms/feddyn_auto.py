@@ -62,4 +62,4 @@ class FedDynAuto(Algorithm[Server, Client, Upload, Download], HasInvariant):
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
         y_mean = server.y_sum / registered
-        return Invariant("y_sum", y_mean, lambda client: client.y, zeros_like(y_mean))
+        return Invariant("y_sum", y_mean, lambda client: client.y, zeros_like(y_mean), lambda u: u.push)

@@ -83,4 +83,4 @@ class FedHybrid(
         return client.w
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
-        return Invariant("theta", server.theta, lambda client: client.w + client.y / self.rho, initial)
+        return Invariant("theta", server.theta, lambda c: c.w + c.y / self.rho, initial, lambda upload: upload.delta)

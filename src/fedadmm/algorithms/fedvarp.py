@@ -66,7 +66,7 @@ class FedVARP(KeepsGradient[VARPServer]):
         return VARPServer(theta, server.g_mean + turnout.share * mean.change)
 
     def invariant(self, server: VARPServer, *, initial: Vector, registered: float) -> Invariant:
-        return Invariant("g_mean", server.g_mean, lambda client: client.g, zeros_like(initial))
+        return Invariant("g_mean", server.g_mean, lambda client: client.g, zeros_like(initial), lambda u: u.change)
 
 
 class MIFAServer(NamedTuple):
@@ -86,4 +86,4 @@ class MIFA(KeepsGradient[MIFAServer]):
 
     def invariant(self, server: MIFAServer, *, initial: Vector, registered: float) -> Invariant:
         g_mean = server.g_sum / registered
-        return Invariant("g_sum", g_mean, lambda client: client.g, zeros_like(initial))
+        return Invariant("g_sum", g_mean, lambda client: client.g, zeros_like(initial), lambda u: u.change)

@@ -51,4 +51,4 @@ class Scaffold(Algorithm[Server, Client, Upload], HasInvariant, PlainSGDOnly, Up
         return Server(server.theta + at(self.eta, turnout.round) * mean.step, server.c + turnout.share * mean.c_change)
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
-        return Invariant("c", server.c, lambda client: client.c_i, zeros_like(server.c))
+        return Invariant("c", server.c, lambda client: client.c_i, zeros_like(server.c), lambda u: u.c_change)

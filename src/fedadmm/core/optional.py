@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, LocalProblem, Vector
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, LocalProblem, Message, Vector
+from fedadmm.core.state_parts import HeldBack, own_fields, with_vectors, without_part
 
 T = TypeVar("T")
 
@@ -91,6 +92,7 @@ class Invariant(NamedTuple):
     held: Vector
     share: Callable[[Any], Vector]  # of a client, given its state
     unseen: Vector | None  # the share of a client that was never applied; None: the mean is over the seen
+    adds: Callable[[Any], Vector] | None = None  # what an upload adds to its client's share; None: that depends
 
 
 class HasInvariant(ABC):
@@ -111,16 +113,19 @@ def invariant_of(algorithm: AnyAlgorithm, server: Any, *, initial: Vector, regis
     return algorithm.invariant(server, initial=initial, registered=registered)
 
 
-def imbalance(invariant: Invariant, states: Iterable[tuple[float, Any]], *, registered: float) -> float:
+def imbalance(
+    invariant: Invariant, states: Iterable[tuple[float, Any]], *, registered: float, upload: Message = ()
+) -> float:
     """Return the largest gap between what the server holds and the mean, relative to the largest share.
 
-    `states` are those of the clients seen, with their weights; `registered` is the weight of all clients.
+    `states` are those of the clients seen, with their weights; `registered` is the weight of all clients. upload: one,
+    for its form alone, where clients keep what was held back of theirs.
     """
     held = invariant.held.double()
     total = held.new_zeros(held.shape)
     weight, largest = 0.0, float(held.abs().max())
     for own, state in states:
-        share = invariant.share(state)
+        share = _share(invariant, state, upload)
         total.add_(share, alpha=own)
         weight += own
         largest = max(largest, float(share.abs().max()))
@@ -130,3 +135,13 @@ def imbalance(invariant: Invariant, states: Iterable[tuple[float, Any]], *, regi
     if not weight or not largest:
         return 0.0
     return float((held - total / weight).abs().max()) / largest
+
+
+def _share(invariant: Invariant, state: Message, upload: Message) -> Vector:
+    """Return a client's share: without what the server has not got yet, where something is held back."""
+    known = invariant.share(own_fields(state))
+    _, part = without_part(state, HeldBack)
+    if part is None:
+        return known
+    assert invariant.adds is not None, f"{invariant.name} is not known while something is held back"
+    return known - invariant.adds(with_vectors(upload, part.held_back))

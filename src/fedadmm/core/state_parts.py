@@ -8,6 +8,7 @@ from collections import namedtuple
 from typing import Any, NamedTuple, TypeVar
 
 from fedadmm.core.algorithm import Message, Vector
+from fedadmm.core.mean import rebuilt
 
 P = TypeVar("P", bound=Message)
 
@@ -60,12 +61,23 @@ def without_part(state: Message, part: type[P]) -> tuple[Message, P | None]:
     return with_parts(rest, own), found
 
 
+def is_vector(field: Any) -> bool:
+    """Return whether a field of an upload is a vector, some of which may be held back."""
+    return getattr(field, "ndim", 0) == 1
+
+
 def vectors_of(upload: Message) -> Vector:
     """Return the vectors of an upload, one after the other: the form of what is held back of it."""
     import torch  # states can be described without it
 
-    vectors = [field for field in upload if isinstance(field, torch.Tensor) and field.ndim == 1]
+    vectors = [field for field in upload if is_vector(field)]
     return torch.cat(vectors) if vectors else torch.empty(0)
+
+
+def with_vectors(upload: Message, flat: Vector) -> Message:
+    """Return an upload with other vectors, which are given one after the other."""
+    parts = iter(flat.split([len(field) for field in upload if is_vector(field)]))
+    return rebuilt(upload, (next(parts) if is_vector(field) else field for field in upload))
 
 
 def own_fields(state: Message) -> Message:

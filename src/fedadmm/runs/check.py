@@ -16,14 +16,16 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.algorithm import AnyAlgorithm, Message
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
+from fedadmm.engine.probe import probe
 from fedadmm.runs.assembly import ClientWeights, data_of, stored_types
 from fedadmm.runs.export import MAKE_AGAIN, is_of, read_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
+from fedadmm.uploads.settings import keeps_held_back
 
 
 class Finding(NamedTuple):
@@ -153,6 +155,15 @@ def _states(
     invariant = None
     if checkpoint is not None and weights is not None:
         invariant = invariant_of(experiment.algorithm, checkpoint.server, initial=initial, registered=weights.total)
+    if invariant is not None and (reason := no_invariant(experiment)):
+        yield Finding("fact", "invariant", f"none of {invariant.name}: {reason}")
+        invariant = None
+    upload: Message = ()
+    if invariant is not None and keeps_held_back(experiment.compression):
+        upload = probe(experiment.algorithm, initial).upload
+        if invariant.adds is None:
+            yield Finding("fact", "invariant", "not checked: what is held back counts differently from round to round")
+            invariant = None
 
     def states() -> Iterator[tuple[float, Any]]:
         for client in store:
@@ -166,7 +177,7 @@ def _states(
             pass
         yield from problems
         return
-    gap = imbalance(invariant, states(), registered=weights.total)
+    gap = imbalance(invariant, states(), registered=weights.total, upload=upload)
     yield from problems
     allowed = rounding_of(invariant.held.dtype, rounds=checkpoint.round)
     text = f"{invariant.name} is the mean of the clients' up to {gap:.1e} (rounding allows {allowed:.1e})"
@@ -174,6 +185,16 @@ def _states(
     yield Finding("fact", "invariant", text if exact else f"{text}, as far as {experiment.state.float_type} goes")
     if exact and gap > allowed and not problems:
         yield problem(f"{text}; restore the run folder from a copy, or remove it and run again")
+
+
+def no_invariant(experiment: Experiment) -> str | None:
+    """Return why what the server holds is not what its clients keep, None if it should be."""
+    robust, compression, attack = experiment.robust, experiment.compression, experiment.attack
+    if robust is not None and not isinstance(robust.norm, float | int):
+        return f'robust.name="{robust.name}" applies something else than what the clients keep'
+    if compression is not None and (robust is not None or not compression.error_feedback):
+        return "compression leaves something out of uploads that is never sent"
+    return None if attack is None or attack.name == "label_flip" else "attackers send something else than they keep"
 
 
 def rounding_of(float_type: torch.dtype, *, rounds: int) -> float:

@@ -24,7 +24,7 @@ from fedadmm.core.errors import calling, import_named
 from fedadmm.core.mean import rebuilt
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
-from fedadmm.core.state_parts import vectors_of
+from fedadmm.core.state_parts import is_vector, vectors_of, with_vectors
 from fedadmm.core.transport import Arrays, Sent
 from fedadmm.uploads.settings import Compression, name_of
 
@@ -188,7 +188,7 @@ class CompressionStep:
         """Return the upload as the server will read it, and keep what was left out if that is sent later."""
         upload, feedback = sent.upload, self.settings.error_feedback
         if feedback and sent.held_back is not None:
-            upload = self._with(upload, vectors_of(upload) + sent.held_back)
+            upload = with_vectors(upload, vectors_of(upload) + sent.held_back)
         wire = self._encoded(upload, client=assignment.client, round=assignment.round)
         read = self.decode(wire, client=assignment.client, round=assignment.round)
         held_back = vectors_of(upload) - vectors_of(read) if feedback else None
@@ -197,7 +197,7 @@ class CompressionStep:
     def _encoded(self, upload: Message, *, client: int, round: int) -> Arrays:
         compressor, wire = compressor_of(self.settings), Arrays()
         for number, (name, field) in enumerate(zip(_names(upload), upload, strict=True)):
-            if not _is_vector(field):
+            if not is_vector(field):
                 wire[name] = field
                 continue
             with calling(f'compress of compressor "{name_of(self.settings.name)}"'):
@@ -209,7 +209,7 @@ class CompressionStep:
         """Return the upload that a client sent in a round."""
         compressor, fields = compressor_of(self.settings), []
         for number, (name, like) in enumerate(zip(_names(self.like), self.like, strict=True)):
-            if not _is_vector(like):
+            if not is_vector(like):
                 fields.append(wire[name])
                 continue
             begins = f"{name}."
@@ -226,16 +226,7 @@ class CompressionStep:
     def _generator(self, round: int, client: int, field: int) -> np.random.Generator:
         return stream(self.seed, "compression", round, client, field)
 
-    def _with(self, upload: Message, flat: Vector) -> Message:
-        sizes = [len(field) for field in upload if _is_vector(field)]
-        parts = iter(flat.split(sizes))
-        return rebuilt(upload, (next(parts) if _is_vector(field) else field for field in upload))
-
 
 def _names(message: Any) -> tuple[str, ...]:
     names: tuple[str, ...] = message._fields
     return names
-
-
-def _is_vector(field: Any) -> bool:
-    return isinstance(field, torch.Tensor) and field.ndim == 1
