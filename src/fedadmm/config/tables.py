@@ -37,8 +37,9 @@ class ModelSettings(Settings):
 class DataSettings(Settings):
     """The data and how it is dealt to clients.
 
-    name = "mnist": one of `fedadmm data list`, made on the spot ("synthetic", "quadratic"), or
-        "package.module:function", which returns (train, test): pairs of tensors or arrays, or torch Datasets.
+    name = "mnist": one of `fedadmm data list`, made on the spot ("synthetic", "quadratic"), "hf:NAME" (a folder, a file
+        or a cached dataset of Hugging Face's `datasets`), or "package.module:function", which returns (train, test):
+        pairs of tensors or arrays, or torch Datasets.
     num_clients = 100: how many clients there are; left out where the partition settles it, as "natural" does.
     partition = "dirichlet": "iid", "shards" (a few classes each), "imbalanced", "dirichlet", "natural" (one client for
         each group of the data), or "package.module:function" of (labels, num_clients, generator) that returns the
@@ -54,7 +55,8 @@ class DataSettings(Settings):
     positive = [1, 3, 5, 7, 9]: the classes that become class 1; all others become class 0.
     float_type = "float64": of inputs and model; "bfloat16" trains in it by autocast, on weights in float32; left out,
         the data's own.
-    options = {dimension = 20}: of "quadratic": dimension, condition, heterogeneity; of "text": context, files.
+    options = {inputs = "image", targets = "label"}: of "hf:NAME": see [hugging_face]; of "quadratic": dimension,
+        condition, heterogeneity.
     """
 
     name: str = "digits"

@@ -1,6 +1,6 @@
 """Datasets by name: their training and test examples, normalised."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedadmm.core.errors import InputError, calling, checked_call, import_named
 from fedadmm.core.seeds import stream
+from fedadmm.data import hugging_face
 from fedadmm.data.examples import IGNORED, Examples
 from fedadmm.data.files import data_folder, parse_cifar_batch, parse_idx, present, read
 from fedadmm.data.reading import Collate, Reader, kept, rows_of
@@ -42,12 +43,29 @@ MOMENTS: dict[str, dict[str, dict[str, list[float]]]] = PUBLISHED["moments"]
 
 
 @checked_call
-def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | None = None) -> Dataset:
+def load(
+    name: str,
+    *,
+    data_dir: str | Path | None = None,
+    normalisation: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Dataset:
     """Return the dataset `name`, which may also be a user's "package.module:function" returning (train, test).
 
+    "hf:NAME" is one in the format of Hugging Face's `datasets`: a file, a folder or a name in its cache. `options` are
+    its columns and splits, such as {"inputs": "image", "targets": "label"}; `fedadmm keys hugging_face` has all.
     Normalisation is "dataset" (its own mean and std, the default), "released" (as in the paper's released code) or
-    "none" (pixels in [0, 1]). What a user's function returns is taken as it is.
+    "none" (pixels in [0, 1]). What a user's function returns is taken as it is, and so is "hf:NAME" by default.
     """
+    if not isinstance(name, str):
+        raise InputError(
+            f"data of type {type(name).__name__} is not a name; give one, such as 'digits', or make a dataset of "
+            "your own examples with fedadmm.make_dataset"
+        )
+    if name.startswith(hugging_face.PREFIX):
+        return _hugging_face(name, options or {}, normalisation=normalisation)
+    if options:
+        raise InputError(f'data "{name}" takes no options; they are for "hf:NAME" and quadratic')
     if ":" in name:
         return _load_named(name, normalisation=normalisation)
     if name not in DATASETS:
@@ -72,7 +90,7 @@ def load(name: str, *, data_dir: str | Path | None = None, normalisation: str | 
         mean, std = (torch.tensor(MOMENTS[normalisation][name][key]).view(-1, 1, 1) for key in ("mean", "std"))
         for part in (train, test):
             part.inputs.sub_(mean).div_(std)
-    return Dataset(train, test, 10, groups)
+    return Dataset(train, test, _num_classes([train.targets, test.targets]), groups)
 
 
 @checked_call
@@ -159,6 +177,23 @@ def _load_named(name: str, *, normalisation: str | None) -> Dataset:
         )
     train, test = returned
     return make_dataset(train, test=test)
+
+
+def _hugging_face(name: str, options: Mapping[str, Any], *, normalisation: str | None) -> Dataset:
+    if normalisation not in (None, "none", "dataset"):
+        raise InputError(f'there is no normalisation {normalisation!r} for "{name}"; use "dataset" or "none"')
+    train, test, groups, num_classes = hugging_face.read(name, options)
+    dataset = make_dataset(train, test, groups=groups, lazy=True if options.get("lazy") else None)
+    inputs = dataset.train.inputs
+    if normalisation == "dataset":
+        if dataset.reader is not None or not inputs.is_floating_point():
+            raise InputError(f'normalisation "dataset" for "{name}", whose inputs are not one tensor; leave it out')
+        over = [axis for axis in range(inputs.ndim) if axis != 1]  # all but channels, or columns
+        std, mean = torch.std_mean(inputs, dim=over, keepdim=True)
+        for part in (dataset.train, dataset.test):
+            if part is not None:
+                part.inputs.sub_(mean).div_(torch.where(std > 0, std, 1))
+    return dataset if num_classes is None else dataset._replace(num_classes=num_classes)
 
 
 def _digits() -> tuple[Examples, Examples]:

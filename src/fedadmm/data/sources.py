@@ -174,7 +174,7 @@ def _read(name: str, table: dict[str, Any]) -> Source:
 
 SOURCES = {name: _read(name, table) for name, table in PUBLISHED["sources"].items()}
 QMNIST_TEXT = SOURCES.pop("qmnist_text").files[0]
-MNIST, FASHION_MNIST, CIFAR10, QMNIST = SOURCES.values()
+MNIST, FASHION_MNIST, CIFAR10, QMNIST = (SOURCES[name] for name in ("mnist", "fmnist", "cifar10", "qmnist"))
 
 
 def fetch(name: str, *, data_dir: str | Path | None = None, console: Console | None = None) -> Path:

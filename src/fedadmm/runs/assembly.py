@@ -192,9 +192,8 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
         )
     if settings.name in MADE:
         return _made(settings, seed=experiment.seed)
-    if settings.options:
-        raise InputError(f'data "{settings.name}" takes no options; they are for {", ".join(MADE)}')
-    dataset = load(settings.name, data_dir=data_dir, normalisation=settings.normalisation)
+    about: dict[str, Any] = {"normalisation": settings.normalisation, "options": settings.options}
+    dataset = load(settings.name, data_dir=data_dir, **about)
     if settings.validation is not None and settings.client_test is None:
         dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
     keys = {"num_clients", "partition", "shards_per_client", "alpha", "quantiles", "client_test"}
