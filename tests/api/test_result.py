@@ -127,9 +127,30 @@ def test_a_target_ends_a_run_where_it_is_told_to() -> None:
     assert len(result.continue_for(2).history) == 3
 
 
-def test_every_option_of_a_federation_is_an_argument() -> None:
+def test_patience_ends_a_run_that_has_stalled_and_it_can_go_on() -> None:
+    constant = {"metrics": {"same": lambda outputs, targets: 0.5}, "metric": "same", "direction": "higher"}
+    result = small(rounds=9, patience=2, **constant)
+    assert (len(result.history), result.status) == (
+        3,
+        "finished",
+    )  # the best is that of round 1, and 2 more are no better
+    assert len(result.continue_for(2).history) == 5
+
+
+def test_a_run_folder_from_python_has_its_label_and_its_state_and_its_logs(tmp_path: Path) -> None:
+    result = small(out=tmp_path, label="mine", state={"float_type": "bfloat16"}, log_to=["tensorboard"])
+    assert result.experiment.state.float_type == "bfloat16"
+    assert "-mine-" in result.folder.name
+    assert list((result.folder / "tensorboard").iterdir())
+    for option in ({"state": {"float_type": "bfloat16"}}, {"log_to": "tensorboard"}):
+        with pytest.raises(InputError, match="are about a run folder, and there is none; give out"):
+            small(**option)
+
+
+def test_every_option_of_a_federation_and_of_an_experiment_is_an_argument() -> None:
     named = inspect.signature(simulate).parameters
     assert {field.name for field in fields(Options)} <= set(named)
+    assert set(Experiment.model_fields) <= set(named)
     assert all(parameter.kind is not parameter.VAR_KEYWORD for parameter in named.values())
 
 

@@ -223,9 +223,43 @@ def test_the_last_batch_is_dropped_if_that_is_asked_for(model):
         run(make_dataset((INPUTS, TARGETS)), model, local=local, engine="stacked")
 
 
-def test_a_lazy_dataset_with_other_examples_has_another_run_folder(model: nn.Module, tmp_path: Path) -> None:
-    one, same, other = (
-        run(make_dataset(Items(draw), lazy=True), model, rounds=1, out=tmp_path).folder
-        for draw in (lambda: 0.0, lambda: 0.0, lambda: 1.0)
+def shifted(by: float) -> Any:
+    """Return a function that draws this number."""
+    return lambda: by
+
+
+class Listed(Items):
+    """The same with one more example that is other, far from those that are looked at."""
+
+    def __init__(self, other: int) -> None:
+        super().__init__()
+        self.files = [f"{row}.png" for row in range(len(INPUTS))]
+        self.files[other] = "other.png"
+
+    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+        found, target = super().__getitem__(row)
+        return found + (self.files[row] == "other.png"), target
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: Items(shifted(0.0)), lambda: Items(shifted(1.0))),
+        (lambda: Items(shifted(0.0)), lambda: Items(lambda: 0.0)),
+        # Eight of 40 rows are read, 0, 5, 11 and so on: neither 1 nor 2.
+        (lambda: Listed(1), lambda: Listed(2)),
+    ],
+    ids=["other numbers", "other code", "other files"],
+)
+def test_a_lazy_dataset_of_other_examples_has_another_run_folder(one, other, model: nn.Module, tmp_path: Path) -> None:
+    first, again, second = (
+        run(make_dataset(made(), lazy=True), model, rounds=1, out=tmp_path).folder for made in (one, one, other)
     )
-    assert one == same != other
+    assert first == again != second
+
+
+def test_what_reading_changes_does_not_tell_a_lazy_dataset_from_itself(model: nn.Module, tmp_path: Path) -> None:
+    items = Items()  # which counts what is read
+    folders = {run(make_dataset(items, lazy=True), model, rounds=1, out=tmp_path).folder for _ in range(2)}
+    assert items.read > 0
+    assert len(folders) == 1

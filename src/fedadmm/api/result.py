@@ -122,7 +122,7 @@ class Result:
         check_rounds(rounds)
         if self.status == "diverged":
             raise InputError(f"the run diverged in round {len(self.history)}; begin anew with a lower learning rate")
-        experiment = self.experiment.replace(rounds=len(self.history) + rounds, stop_at_target=False)
+        experiment = self.experiment.replace(rounds=len(self.history) + rounds, stop_at_target=False, patience=None)
         heard = [*listeners_of(callbacks), *bars(Goal.of(experiment), experiment.method, progress=progress)]
         return played(experiment, self.federation, store=self.store, folder=self.folder, listeners=heard)
 

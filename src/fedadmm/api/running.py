@@ -23,7 +23,7 @@ class Session:
 
     out: Path
     data_dir: Path | None = None
-    log_to: str = ""
+    log_to: str | Sequence[str] = ""
     callbacks: Callbacks = ()
     progress: bool = True
     tell_refused: bool = True  # name each client whose update is refused
@@ -92,5 +92,4 @@ def session_of(
     out: str | Path, data_dir: str | Path | None, log_to: str | Sequence[str], callbacks: Callbacks, progress: bool
 ) -> Session:
     """Return the session that the arguments of a call describe."""
-    names = log_to if isinstance(log_to, str) else ",".join(log_to)
-    return Session(Path(out), None if data_dir is None else Path(data_dir), names, callbacks, progress)
+    return Session(Path(out), None if data_dir is None else Path(data_dir), log_to, callbacks, progress)

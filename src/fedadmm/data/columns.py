@@ -176,6 +176,7 @@ class Rows(TorchDataset[Any]):
 
     def __init__(self, dataset: Any, ways: Ways) -> None:
         self._dataset, self._ways = dataset, ways
+        self.name, self.asked = ways.name, ways.asked
 
     @cached_property
     def targets(self) -> Tensor | None:

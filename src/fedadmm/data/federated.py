@@ -97,15 +97,17 @@ def federate(
     `partition` is one of PARTITIONS, or a user's function of (labels, num_clients, generator), itself or as
     "package.module:function". Where it settles the number of clients, as "natural" does, num_clients may be None.
     Targets that are numbers are dealt as if each of so many `quantiles` were a class.
-    `client_test` is the share of each client's examples that it is scored on, and does not train on. With it,
-    `validation` is the share of the others that takes their place, and all clients' together that of the test examples:
-    so what is tuned is never judged on what a run is judged on.
+    `client_test` is the share of each client's examples that it is scored on, and does not train on. `validation` is
+    the share of the training examples that takes the place of the test examples, and with `client_test` that of each
+    client's: so what is tuned is never judged on what a run is judged on.
     """
     if not isinstance(dataset, Dataset):
         raise InputError(
             f"data of type {type(dataset).__name__} is not a dataset; make one of it: fedadmm.make_dataset(train, test)"
         )
     check_seed(seed)
+    if validation is not None and client_test is None:
+        dataset = hold_out(dataset, fraction=validation, seed=seed)
     labels = dataset.train.targets.numpy()
     generator = stream(seed, "partition")
     by_name: dict[Any, Callable[..., Indices]] = {

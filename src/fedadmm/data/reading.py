@@ -19,7 +19,6 @@ from fedadmm.core.errors import InputError, calling
 from fedadmm.data.examples import Examples, Tree, as_examples, is_whole, leaves, mapped, materialised, num_rows
 
 Collate = Callable[[list[Any]], tuple[Tree, Tree]]
-SAMPLED = 8  # items of a dataset that tell it from another
 PROBED = 8  # items of a dataset that are read to see whether it draws random numbers
 
 
@@ -65,15 +64,6 @@ class Reader:
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise InputError(f"a batch is of type {type(batch).__name__}; return (inputs, targets) from collate")
         return mapped(self._typed, batch[0]), mapped(self._typed, batch[1])
-
-    def samples(self) -> list[tuple[Tree, Tree]]:
-        """Return examples from all over what is not in memory: other data that is as long has others."""
-        starts = (0, len(self.parts[0]))
-        return [
-            self.read(start + torch.linspace(0, len(part) - 1, SAMPLED).long().unique(), seed=0)
-            for start, part in zip(starts, self.parts, strict=False)
-            if not isinstance(part, Table)
-        ]
 
     def _typed(self, part: Any) -> Any:
         return part.to(self.float_type) if isinstance(part, Tensor) and part.is_floating_point() else part

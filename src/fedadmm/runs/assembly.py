@@ -24,7 +24,7 @@ from fedadmm.core.participation import Devices, participation_from
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.transport import Transport
 from fedadmm.data import PartitionedData, federate, load
-from fedadmm.data.federated import FederatedData, first_inputs, flipped, hold_out, in_float_type, two_classes
+from fedadmm.data.federated import FederatedData, first_inputs, flipped, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
@@ -194,13 +194,8 @@ def data_of(experiment: Experiment, *, data_dir: Path | None = None) -> Partitio
         return _made(settings, seed=experiment.seed)
     about: dict[str, Any] = {"normalisation": settings.normalisation, "options": settings.options}
     dataset = load(settings.name, data_dir=data_dir, **about)
-    if settings.validation is not None and settings.client_test is None:
-        dataset = hold_out(dataset, fraction=settings.validation, seed=experiment.seed)
-    keys = {"num_clients", "partition", "shards_per_client", "alpha", "quantiles", "client_test"}
-    dealing = settings.model_dump(include=keys)
-    if settings.client_test is not None:
-        dealing["validation"] = settings.validation
-    data = federate(dataset, seed=experiment.seed, **dealing)
+    keys = {"num_clients", "partition", "shards_per_client", "alpha", "quantiles", "client_test", "validation"}
+    data = federate(dataset, seed=experiment.seed, **settings.model_dump(include=keys))
     if settings.positive is not None:
         data = two_classes(data, positive=settings.positive)
     # Data of bfloat16 would lose digits: autocast rounds what it has to.

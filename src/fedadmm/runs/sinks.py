@@ -164,9 +164,10 @@ SINKS: dict[str, tuple[OpenSink, tuple[str, ...]]] = {
 }
 
 
-def sinks_from(text: str) -> list[OpenSink]:
-    """Return the sinks that a list such as "tensorboard,wandb" names, once each."""
-    names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+def sinks_from(log_to: str | Sequence[str]) -> list[OpenSink]:
+    """Return the sinks that "tensorboard,wandb" or a list names, once each."""
+    listed = log_to.split(",") if isinstance(log_to, str) else log_to
+    names = dict.fromkeys(name.strip() for name in listed if name.strip())
     for name in names:
         if name not in SINKS:
             raise InputError(f"log-to={name!r} is unknown; use one or more of {','.join(SINKS)}")

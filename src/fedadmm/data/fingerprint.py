@@ -1,0 +1,87 @@
+"""What tells a dataset that is read later from another one, without reading all of it."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from fedadmm.data.reading import Reader, Table
+
+SAMPLED = 8  # examples from all over a dataset that are read
+PLAIN = str | bytes | int | float | complex | PurePath | None
+
+
+def digest_of_lazy(reader: Reader) -> bytes:
+    """Return a digest over what a lazy dataset is made of, its code, and some of its examples.
+
+    It is made of its public attributes: names of files, settings of transforms, arrays. Those that reading changes,
+    such as counters and caches, do not count.
+    """
+    parts = (reader.collate, *(part for part in reader.parts if not isinstance(part, Table)))
+    before = set(_pieces(parts))
+    found = hashlib.blake2b()
+    for tensor in tree_leaves(_samples(reader)):
+        if isinstance(tensor, Tensor):
+            found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    for piece in sorted(before & set(_pieces(parts))):
+        found.update(piece)
+    return found.digest()
+
+
+def _samples(reader: Reader) -> list[Any]:
+    """Return examples from all over what is not in memory."""
+    starts = (0, len(reader.parts[0]))
+    return [
+        reader.read(start + torch.linspace(0, len(part) - 1, SAMPLED).long().unique(), seed=0)
+        for start, part in zip(starts, reader.parts, strict=False)
+        if not isinstance(part, Table)
+    ]
+
+
+def _pieces(value: Any, path: str = "", seen: tuple[int, ...] = ()) -> Iterator[bytes]:
+    """Yield digests of what is in an object, each with its place in it."""
+
+    def piece(content: bytes) -> bytes:
+        return hashlib.blake2b(f"{path}:{type(value).__qualname__}:".encode() + content, digest_size=16).digest()
+
+    if isinstance(value, PLAIN) or (isinstance(value, list | tuple) and all(isinstance(one, PLAIN) for one in value)):
+        yield piece(repr(value).encode())
+    elif isinstance(value, Tensor | np.ndarray):
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        yield piece(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+    elif isinstance(value, FunctionType | MethodType):
+        yield piece(code_of(value))
+        for place, inner in enumerate(cell.cell_contents for cell in getattr(value, "__closure__", None) or ()):
+            yield from _pieces(inner, f"{path}({place})", (*seen, id(value)))
+    elif id(value) in seen or isinstance(value, type | ModuleType | torch.Generator | np.random.Generator):
+        yield piece(b"")
+    elif isinstance(value, dict | list | tuple):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _pieces(inner, f"{path}[{key!r}]", (*seen, id(value)))
+    else:
+        own = [getattr(type(value), name, None) for name in ("__getitem__", "__call__", "forward")]
+        yield piece(b"".join(code_of(method) for method in own if isinstance(method, FunctionType)))
+        for key, inner in getattr(value, "__dict__", {}).items():
+            if not key.startswith("_"):
+                yield from _pieces(inner, f"{path}.{key}", (*seen, id(value)))
+
+
+def code_of(function: Callable[..., Any]) -> bytes:
+    """Return the code of a function, of another callable what it prints as."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return repr(function).encode() if isinstance(function, nn.Module) else place_of(function).encode()
+    constants = [c for c in code.co_consts if not hasattr(c, "co_code")]
+    return code.co_code + repr((code.co_names, constants)).encode()
+
+
+def place_of(value: Any) -> str:
+    """Return where a function or a class is defined, of another value where its class is."""
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}"
