@@ -107,6 +107,8 @@ def simulated(config: dict[str, Any], *, history: list[Iterable[int]], **options
         local=settings.local,
         participation=lambda number, generator, devices: list(history[number - 1]),
         seed=settings.seed,
+        compression=settings.compression,
+        robust=settings.robust,
         engine="serial",
         **options,
     )

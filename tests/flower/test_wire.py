@@ -38,7 +38,7 @@ def test_what_rounding_holds_back_is_sent_with_the_next_upload() -> None:
     theta, small, residual, arrived = torch.ones(1), torch.tensor([2.0**-25]), None, []
     for _ in range(3):
         arrays, residual = wire.pack_upload(Payload(Upload(small), torch.empty(0)), theta=theta, residual=residual)
-        arrived.append(float(wire.unpack_upload(arrays, theta=theta).message.delta))
+        arrived.append(float(wire.unpack_upload(arrays, theta=theta, client=0, round=1).message.delta))
     assert arrived == [0.0, 0.0, 2.0**-23]
     assert float(residual) == -(2.0**-25)
 

@@ -22,7 +22,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import private_files
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import parted
-from fedadmm.core.round import Buffers, run_client
+from fedadmm.core.round import Buffers, ClientResult, run_client
+from fedadmm.core.transport import Arrays
 from fedadmm.data.datasets import Dataset, as_dataset
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import chosen_of
@@ -125,7 +126,7 @@ class Node:
         own = OwnData.split(as_dataset(data(context)), settings, client=self.client)
         self._num_scored = int((own.held_out or own).num_examples[0])
         self._task = make_task(settings, own)
-        self._wire = WIRES[settings.wire](self._algorithm, self._task.model)
+        self._wire = WIRES[settings.wire](self._algorithm, self._task.model, settings.uploads, seed=settings.seed)
         # What Flower weighs a model by: with wire = "model" its aggregators shall weigh all clients alike.
         self._weight = 1 if settings.wire == "model" else len(own.examples.targets)
 
@@ -150,10 +151,18 @@ class Node:
             initial = download.theta if request.initial is None else request.initial
             problem = self._task.problem(request.assignment, buffers=request.buffers)
             result, state = run_client(
-                self._algorithm, download, request.assignment, state=before, initial=initial, problem=problem
+                self._algorithm,
+                download,
+                request.assignment,
+                state=before,
+                initial=initial,
+                problem=problem,
+                transport=self._wire.transport,
             )
             payload = Payload(result.upload, result.stats.buffers.floats)
-            arrays, residual = self._wire.pack_upload(payload, theta=download.theta, residual=residual)
+            arrays, residual = self._wire.pack_upload(
+                payload, theta=download.theta, residual=residual, encoded=self._encoded(result)
+            )
             number, digest = request.delivery.number, ""
             if result.finite:
                 journal = answered(journal, request.delivery, keep=self._num_kept)
@@ -179,6 +188,11 @@ class Node:
                 module, name = self._task.model.module, f"{prefix}model.safetensors"
                 write_model(self._folder, module, round=request.assignment.round, name=name)
         return pack_scores(scores, num_examples=self._num_scored)
+
+    def _encoded(self, result: ClientResult) -> Arrays | None:
+        """Return the form in which an upload travels; one that is not finite was not encoded, and has any."""
+        codec = None if self._wire.transport is None else self._wire.transport.codec
+        return result.wire or (None if codec is None else codec.form(self._wire.upload))
 
     def _store(self, federation: str) -> NodeStore:
         kind, identity = self._wire.client_type, {"federation": federation}

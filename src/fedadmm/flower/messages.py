@@ -165,9 +165,16 @@ def pack_update(
 
 
 def read_update(
-    message: Message, wire: Wire, *, request: Request, theta: Vector, buffers: Buffers, largest: float = math.inf
+    message: Message,
+    wire: Wire,
+    *,
+    request: Request,
+    round: int,
+    theta: Vector,
+    buffers: Buffers,
+    largest: float = math.inf,
 ) -> ClientResult:
-    """Return the update in the reply to a request, of the theta and the buffers that were sent with it.
+    """Return the update in the reply to a request of a round, of the theta and the buffers that were sent with it.
 
     Whose it is is known from the request: a reply that claims something else is refused. Whether it is the client's
     first is known to the server. One whose norm is above `largest` is refused too.
@@ -178,7 +185,8 @@ def read_update(
             if (claimed := integer(config, key)) != asked:
                 raise WrongFormatError(f"its {key} is {claimed}, and {asked} was asked")
         finite = integer(metrics, "finite", largest=1) == 1
-        payload = wire.unpack_upload(content.array_records["arrays"], theta=theta)
+        arrays = content.array_records["arrays"]
+        payload = wire.unpack_upload(arrays, theta=theta, client=request.client, round=round)
         left_behind = Buffers(payload.floats, integers(config, "integers", length=len(buffers.integers)))
         steps, gradients = integer(metrics, "steps"), integer(metrics, "gradient-evaluations")
         epsilon = number(metrics, "epsilon") if "epsilon" in metrics else None
@@ -187,7 +195,13 @@ def read_update(
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
     finite, oversized = finite and is_finite(payload.message), norm > largest
     return ClientResult(
-        request.client, payload.message, stats, first_visit=False, finite=finite and not oversized, oversized=oversized
+        request.client,
+        payload.message,
+        stats,
+        first_visit=False,
+        finite=finite and not oversized,
+        oversized=oversized,
+        bytes_up=payload.num_bytes,
     )
 
 

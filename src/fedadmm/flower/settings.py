@@ -9,12 +9,15 @@ from pydantic import Field, field_validator, model_validator
 
 from fedadmm.algorithms import FastFedADMM
 from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, with_seed
-from fedadmm.config.compatibility import check_local, check_personal
+from fedadmm.config.compatibility import check_local, check_personal, check_uploads
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
+from fedadmm.core.participation import Uniform
 from fedadmm.core.settings import Count, MaxNorm, Natural, Positive, Probability, Settings
 from fedadmm.training.local import LocalTraining
+from fedadmm.uploads.chain import UploadSettings
+from fedadmm.uploads.settings import TABLES, Compression, Robust
 
 Scalar = str | int | float | bool
 
@@ -44,6 +47,8 @@ class FederationSettings(Settings):
     keep_checkpoints: Natural = 3  # rounds to which server and clients can go back
     rollback_to: Natural = 0  # instead of rounds: go back to this one
     rollback_force: bool = False  # also where some clients cannot follow
+    compression: Compression | None = None  # of uploads: see `Experiment`, for both tables
+    robust: Robust | None = None
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
     @field_validator("algorithm", mode="before")
@@ -75,7 +80,15 @@ class FederationSettings(Settings):
     def _check_local(self) -> Self:
         check_local(self.algorithm, self.local)
         check_personal(self.algorithm, self.local, self.personal)
+        check_uploads(self.algorithm, self.uploads, selected=Uniform(self.fraction_train).size(self.num_clients))
+        if self.compression is not None and self.wire == "model":
+            raise InputError('wire="model" carries models as they are, and compression does not; use wire="upload"')
         return self
+
+    @property
+    def uploads(self) -> UploadSettings:
+        """The tables about uploads."""
+        return UploadSettings(compression=self.compression, robust=self.robust)
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "FederationSettings":
@@ -92,7 +105,9 @@ class FederationSettings(Settings):
     def to_table(self) -> dict[str, Any]:
         """Return the settings as tables, without what is None."""
         table = self.model_dump() | {"algorithm": algorithm_to_table(self.algorithm), "local": self.local.to_table()}
-        for name in ("algorithm", "local"):
+        for name in ("algorithm", "local", *TABLES):
+            if table.get(name) is None:
+                continue
             table[name] = {key: value for key, value in table[name].items() if value is not None}
         return {key: value for key, value in table.items() if value is not None}
 
@@ -104,6 +119,8 @@ class FederationSettings(Settings):
     def identity(self) -> dict[str, str]:
         """What determines a round, key by key as a run configuration names them."""
         tables = {"algorithm": algorithm_to_table(with_seed(self.algorithm, self.seed)), "local": self.local.to_table()}
+        given = self.uploads._asdict().items()
+        tables |= {name: settings.model_dump() for name, settings in given if settings is not None}
         keys = {key: getattr(self, key) for key in ("num_clients", "fraction_train", "seed", "wire")}
         keys |= {} if self.max_norm is None else {"max_norm": self.max_norm}
         keys |= {

@@ -26,6 +26,7 @@ from flwr.serverapp.strategy import Strategy
 from fedadmm.config.algorithm_table import with_seed
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection, Reply, Request
+from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, norm_limit, run_round
 from fedadmm.core.seeds import stream
@@ -60,6 +61,7 @@ class _Round:
     replies: Collection  # which of them count, and who has not answered
     requests: list[tuple[Message, Request]]
     began: float
+    selected: tuple[int, ...] = ()
     problems: dict[int, str] = field(default_factory=dict)  # client -> why its reply is no update
     digests: dict[int, str] = field(default_factory=dict)  # client -> that of the state which it has now
     # What became of it once its replies were applied; it does not count before it is committed.
@@ -86,8 +88,12 @@ class AlgorithmStrategy(Strategy):
         self.settings, self.algorithm = settings, with_seed(settings.algorithm, settings.seed)
         self._model, self._folder, self._aggregator = model, folder, aggregator
         self._evaluation = evaluation
-        self.wire = WIRES[settings.wire](self.algorithm, model)
+        self.wire = WIRES[settings.wire](self.algorithm, model, settings.uploads, seed=settings.seed)
         assert aggregator is None or isinstance(self.wire, ModelWire), 'an aggregator takes models: wire="model"'
+        if aggregator is not None and settings.robust is not None:
+            raise InputError(
+                "an aggregator of Flower's takes the place of the mean, and so does robust; use one of them"
+            )
         self._devices = Devices(settings.num_clients)
         participation = Uniform(settings.fraction_train)
         participation.check(settings.num_clients)
@@ -142,7 +148,7 @@ class AlgorithmStrategy(Strategy):
         connected = self._nodes.enough(grid)
         assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.store.round_of)
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
-        self._round = _Round(replies, [], began)
+        self._round = _Round(replies, [], began, selected=replies.missing)
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
         num_asked, num_selected = len(self._round.requests), len(assignments)
         log(INFO, "Round %d asks %d of %d clients", self.checkpoint.round + 1, num_asked, num_selected)
@@ -152,14 +158,19 @@ class AlgorithmStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Apply the replies that count, and return the new model; the round is committed when that comes back."""
-        num_selected = len(self._round.replies.missing)
+        num_selected = len(self._round.selected)
         sent = self.algorithm.download(self.checkpoint.server).theta  # which need not be the server's
         largest = norm_limit(self.settings.max_norm, theta=sent, medians=self._medians)
         results = self._results(server_round, replies, sent=sent, largest=largest)
         registered = float(self.settings.num_clients)
         with one_thread():
             checkpoint, summary = run_round(
-                self.algorithm, self.checkpoint, results, weight=lambda client: 1.0, registered=registered
+                self.algorithm,
+                self.checkpoint,
+                results,
+                weight=lambda client: 1.0,
+                registered=registered,
+                transport=self.wire.transport,
             )
         self._round.applied = (checkpoint, summary)
         nodes = {request.client: message.metadata.dst_node_id for message, request in self._round.requests}
@@ -243,7 +254,13 @@ class AlgorithmStrategy(Strategy):
             node, client = question.metadata.dst_node_id, request.client  # an error comes from the SuperLink
             try:
                 result = read_update(
-                    message, self.wire, request=request, theta=sent, buffers=self.checkpoint.buffers, largest=largest
+                    message,
+                    self.wire,
+                    request=request,
+                    round=self.checkpoint.round + 1,
+                    theta=sent,
+                    buffers=self.checkpoint.buffers,
+                    largest=largest,
                 )
             except NoReplyError as error:
                 log(WARNING, "Client %d failed: %s", client, error)
@@ -276,7 +293,9 @@ class AlgorithmStrategy(Strategy):
             server, buffers = checkpoint.server._replace(theta=theta), checkpoint.buffers._replace(floats=floats)
             checkpoint = checkpoint._replace(server=server, buffers=buffers)
         self.scores = self._evaluated(checkpoint) if self.settings.evaluates(checkpoint.round) else {}
-        seconds, lost = time.perf_counter() - self._round.began, self._round.replies.missing
+        heard = {*summary.clients, *summary.refused}  # in a void round nobody
+        lost = tuple(client for client in self._round.selected if client not in heard)
+        seconds = time.perf_counter() - self._round.began
         record = Record.of(checkpoint.round, summary, self.scores, seconds=seconds, lost=lost)
         self._load(checkpoint)
         number = self._round.replies.number

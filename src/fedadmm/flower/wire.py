@@ -12,9 +12,14 @@ from numpy.lib import format as npy
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.personal import joined
+from fedadmm.core.mean import num_bytes
+from fedadmm.core.state_parts import HeldBack, vectors_of, with_parts
+from fedadmm.core.transport import Arrays
 from fedadmm.engine.probe import probe
 from fedadmm.training.flat import FlatModel
+from fedadmm.uploads.chain import UploadSettings, transport_of
+
+UNTOUCHED = UploadSettings()  # nothing becomes of uploads
 
 
 class WrongFormatError(Exception):
@@ -28,16 +33,31 @@ class Payload(NamedTuple):
     floats: Vector
 
 
+class UploadRead(NamedTuple):
+    """An upload that has travelled, the float buffers beside it, and the bytes that the upload took."""
+
+    message: Any
+    floats: Vector
+    num_bytes: int
+
+
 class Wire:
     """The fields of a message, each as one array: what the algorithm needs and nothing else.
 
     Beside that, a model as Flower users know it: an array for each parameter and each float buffer.
     """
 
-    def __init__(self, algorithm: AnyAlgorithm, model: FlatModel) -> None:
+    def __init__(
+        self, algorithm: AnyAlgorithm, model: FlatModel, tables: UploadSettings = UNTOUCHED, *, seed: int = 0
+    ) -> None:
+        """Begin; `tables` say what becomes of uploads, with the random numbers of `seed`."""
         theta = model.weights.clone()
         self.download, client, self.upload = probe(algorithm, theta)
-        self.client_type: type[Any] = type(joined(client, model.personal))
+        self.transport = transport_of(tables, seed=seed, num_clients=0, like=self.upload)
+        self._codec = None if self.transport is None else self.transport.codec
+        keeps = self.transport is not None and self.transport.keeps_held_back
+        held_back = HeldBack(vectors_of(self.upload)) if keeps else None
+        self.client_type: type[Any] = type(with_parts(client, model.personal, held_back))
         self.floats, self.num_integers = model.buffers().floats, len(model.buffers().integers)
         self._shapes = model.shapes
         self._sizes, self._dtype = [theta.numel(), self.floats.numel()], theta.dtype
@@ -68,21 +88,30 @@ class Wire:
 
     def pack_download(self, payload: Payload) -> ArrayRecord:
         """Return what travels to a client."""
-        return _pack(payload)
+        return _packed(payload.message._asdict(), payload.floats)
 
     def unpack_download(self, arrays: ArrayRecord) -> Payload:
         """Return the download and the buffers."""
         return _unpack(arrays, self.download, self.floats)
 
     def pack_upload(
-        self, payload: Payload, *, theta: Vector, residual: Vector | None
+        self, payload: Payload, *, theta: Vector, residual: Vector | None, encoded: Arrays | None = None
     ) -> tuple[ArrayRecord, Vector | None]:
-        """Return what travels to the server, and what rounding held back of it for the next upload; here nothing."""
-        return _pack(payload), None
+        """Return what travels to the server, and what rounding held back of it for the next upload; here nothing.
 
-    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
-        """Return the upload and the buffers."""
-        return _unpack(arrays, self.upload, self.floats)
+        encoded: the form in which the upload travels, where that is not field by field.
+        """
+        return _packed(payload.message._asdict() if encoded is None else encoded, payload.floats), None
+
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector, client: int, round: int) -> UploadRead:
+        """Return the upload of a client in a round, and the buffers."""
+        codec = self._codec
+        if codec is None:
+            message, floats = _unpack(arrays, self.upload, self.floats)
+            return UploadRead(message, floats, num_bytes(message))
+        fields, floats = _unpacked(arrays, codec.form(self.upload), self.floats)
+        size = num_bytes(tuple(fields.values()))
+        return UploadRead(codec.decode(fields, client=client, round=round), floats, size)
 
 
 class ModelWire(Wire):
@@ -92,8 +121,10 @@ class ModelWire(Wire):
     so that the sum of what the server got is the sum of what the client made, up to one rounding.
     """
 
-    def __init__(self, algorithm: AnyAlgorithm, model: FlatModel) -> None:
-        super().__init__(algorithm, model)
+    def __init__(
+        self, algorithm: AnyAlgorithm, model: FlatModel, tables: UploadSettings = UNTOUCHED, *, seed: int = 0
+    ) -> None:
+        super().__init__(algorithm, model, tables, seed=seed)
         if len(self.upload) != 1 or len(self.download) != 1:
             name, fields = type(self.upload).__module__, [*self.upload._fields, *self.download._fields]
             raise InputError(
@@ -112,7 +143,7 @@ class ModelWire(Wire):
         return Payload(self.download._replace(theta=theta), floats)
 
     def pack_upload(
-        self, payload: Payload, *, theta: Vector, residual: Vector | None
+        self, payload: Payload, *, theta: Vector, residual: Vector | None, encoded: Arrays | None = None
     ) -> tuple[ArrayRecord, Vector | None]:
         """Return theta + delta under the model's names, and what its rounding held back."""
         (delta,) = payload.message
@@ -121,9 +152,10 @@ class ModelWire(Wire):
         held_back = delta - (sent - theta) if self._keeps_residual else None
         return self.model_arrays(sent, payload.floats), held_back
 
-    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector) -> Payload:
+    def unpack_upload(self, arrays: ArrayRecord, *, theta: Vector, client: int, round: int) -> UploadRead:
         """Return the upload and the buffers."""
-        return self.upload_of(self.read_model(arrays), theta=theta)
+        message, floats = self.upload_of(self.read_model(arrays), theta=theta)
+        return UploadRead(message, floats, num_bytes(message))
 
     def upload_of(self, model: Payload, *, theta: Vector) -> Payload:
         """Return the upload of a client that sends this model."""
@@ -162,22 +194,24 @@ def integers(record: ConfigRecord, key: str, *, length: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int64)
 
 
-def _pack(payload: Payload) -> ArrayRecord:
-    fields = payload.message._asdict()
-    if payload.floats.numel():
-        fields["buffers"] = payload.floats
-    return ArrayRecord({key: _array(value) for key, value in fields.items()})
+def _packed(fields: Mapping[str, Any], floats: Vector) -> ArrayRecord:
+    buffers = {"buffers": floats} if floats.numel() else {}
+    return ArrayRecord({key: _array(value) for key, value in {**fields, **buffers}.items()})
 
 
 def _unpack(arrays: ArrayRecord, like: Any, floats: Vector) -> Payload:
-    fields = like._asdict()
-    expected = {key: _expected(value) for key, value in fields.items()}
+    fields, buffers = _unpacked(arrays, like._asdict(), floats)
+    return Payload(like._replace(**fields), buffers)
+
+
+def _unpacked(arrays: ArrayRecord, like: Mapping[str, Any], floats: Vector) -> tuple[dict[str, Any], Vector]:
+    """Return fields of these forms, and the float buffers."""
+    expected = {key: _expected(value) for key, value in like.items()}
     if floats.numel():
         expected["buffers"] = _expected(floats)
     found = _tensors(arrays, expected)
     buffers = found.pop("buffers", floats)
-    values = {k: found[k] if isinstance(v, torch.Tensor) else found[k].item() for k, v in fields.items()}
-    return Payload(like._replace(**values), buffers)
+    return {k: found[k] if isinstance(v, torch.Tensor) else found[k].item() for k, v in like.items()}, buffers
 
 
 def _array(value: Any) -> Array:
