@@ -60,7 +60,13 @@ def test_each_attack_is_a_bad_reply_or_an_update_that_is_refused(tmp_path: Path)
             attack(reply)
             try:
                 found = read_update(
-                    reply, strategy.wire, request=request, theta=theta, buffers=strategy.checkpoint.buffers, largest=1e6
+                    reply,
+                    strategy.wire,
+                    request=request,
+                    round=1,
+                    theta=theta,
+                    buffers=strategy.checkpoint.buffers,
+                    largest=1e6,
                 )
             except BadReplyError:
                 assert name != "nothing"
@@ -240,7 +246,7 @@ def test_whatever_arrives_is_refused_or_is_an_update(cases: int, tmp_path: Path)
             true.content = type(content)(copies)
             mutant = Mutant(true, data)
             try:
-                result = read_update(mutant.reply, wire, request=request, theta=sent.theta, buffers=buffers)
+                result = read_update(mutant.reply, wire, request=request, round=1, theta=sent.theta, buffers=buffers)
             except BadReplyError:
                 return
             assert result.client == request.client
