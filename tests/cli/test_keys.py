@@ -67,8 +67,11 @@ def test_a_key_has_a_meaning_and_an_example_that_is_accepted(table: str, key: ke
     else:
         name = f"{table}.{key.name}".lstrip(".")
         lines = {name: key.example} | {beside: keys._toml(v) for beside, v in BESIDE.get(name, {}).items()}
-        clock = {"clock.speed": "100"} if table.startswith("clock") else {}
-        text = "\n".join(f"{name} = {example}" for name, example in (clock | lines).items())
+        required = {"clock.speed": "100"} if table.startswith("clock") else {}
+        if table.startswith("privacy"):
+            required = {"privacy.clip": "1.0", "privacy.delta": "1e-5"}
+            required["privacy.epsilon" if key.name == "rounds" else "privacy.noise"] = "1.0"
+        text = "\n".join(f"{name} = {example}" for name, example in (required | lines).items())
         Experiment(**parse_toml(text, where=text))
 
 

@@ -22,7 +22,7 @@ from fedadmm.algorithms.averaged import updated_average
 from fedadmm.algorithms.stiffness import squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.optional import HasInvariant, Invariant
+from fedadmm.core.optional import HasInvariant, Invariant, SilencesNumbers
 from fedadmm.core.schedules import Decay, check_constant
 
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
@@ -59,7 +59,7 @@ class Download(NamedTuple):
     rho: float
 
 
-class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
+class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, SilencesNumbers):
     """FedADMM with duals of mean 0, a look-ahead, and a running mean of its models.
 
     rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
@@ -70,6 +70,12 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant):
     rho: float | Literal["auto"] = "auto"
     look_ahead: Decay = 0.85
     average: Decay = 0.7
+
+    how_to_silence = "set algorithm.rho to a number, such as 0.1"
+
+    @property
+    def uploads_only_vectors(self) -> bool:
+        return self.rho != "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.rho, str) and self.rho != "auto":

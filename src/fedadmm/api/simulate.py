@@ -30,7 +30,7 @@ from fedadmm.runs.sinks import sinks_from
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
-from fedadmm.uploads.settings import Attack, Compression, Robust
+from fedadmm.uploads.settings import Attack, Compression, Privacy, Robust
 
 
 @checked_call
@@ -63,6 +63,7 @@ def simulate(
     faults: Faults | dict[str, Any] | None = None,
     certificate: CertificateSettings | dict[str, Any] | None = None,
     clock: Clock | dict[str, Any] | None = None,
+    privacy: Privacy | dict[str, Any] | None = None,
     compression: Compression | dict[str, Any] | None = None,
     robust: Robust | dict[str, Any] | None = None,
     attack: Attack | dict[str, Any] | None = None,
@@ -85,7 +86,7 @@ def simulate(
     max_norm: the norm above which an upload is refused, or "100x" for a multiple of the median of the last rounds.
     float_type: "float64", or "bfloat16" for autocast, on weights in float32; that of the model's weights if None.
     devices: facts about the clients, one value each, for a participation of your own.
-    certificate, clock, faults, compression, robust, attack, state: tables as in an experiment's file, such as
+    certificate, clock, faults, privacy, compression, robust, attack, state: tables as in an experiment's file, such as
         compression={"name": "int8"}; the name of a compressor may be an object of yours.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
         returns True ends the run after that round, which counts: callbacks=[lambda record, _: record.accuracy > 0.9].
@@ -100,6 +101,8 @@ def simulate(
         raise InputError("log_to and state are about a run folder, and there is none; give out")
     given["local"] = LocalTraining() if local is None else local
     options = options_from({field.name: given[field.name] for field in fields(Options) if field.name in given})
+    if options.privacy is not None:
+        options = replace(options, privacy=options.privacy.over(rounds))
     federation = Assembled(assemble(algorithm, options))
     judge = federation.whole.judge
     goal = Goal(rounds, judge, target, stop_at_target, patience)

@@ -17,7 +17,7 @@ from fedadmm.api.progress import Bar
 from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
-from fedadmm.runs.goal import EXIT_CODES, Goal
+from fedadmm.runs.goal import EXIT_CODES, Goal, is_spent
 from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
 
 if TYPE_CHECKING:
@@ -95,6 +95,11 @@ def how_it_ended(ended: Result) -> str:
         return (
             f"Stopped after {done} of {experiment.rounds} rounds{reached}; the same command goes on from there. "
             f"{folder}"
+        )
+    if is_spent(ended.history) and done < experiment.rounds and experiment.privacy is not None:
+        return (
+            f"Ended after {done} of {experiment.rounds} rounds{reached}: one more would cost more than "
+            f"privacy.epsilon={experiment.privacy.epsilon:g}. {folder}"
         )
     clock = experiment.clock
     nobody_came = all(record.lost and not record.clients and not record.refused for record in ended.history)

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.config.experiment import Experiment, Weighting
+from fedadmm.config.privacy_rules import check_alone, check_clipped, check_privacy
 from fedadmm.config.tables import CertificateSettings, FloatType, ModelSettings
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
@@ -25,7 +26,7 @@ from fedadmm.core.optional import (
     UploadsMoreThanChange,
     trait,
 )
-from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Uniform
+from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Poisson, Uniform
 from fedadmm.data.federated import FederatedData, check_flippable
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.choices import names_of
@@ -34,7 +35,7 @@ from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
 from fedadmm.training.task import LearningTask
 from fedadmm.uploads.chain import UploadSettings
-from fedadmm.uploads.settings import TABLES, Attack, Compression, Robust
+from fedadmm.uploads.settings import TABLES, Attack, Compression, Privacy, Robust
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,7 @@ class Options:
     faults: Faults | None = None
     certificate: CertificateSettings | None = None
     clock: Clock | None = None
+    privacy: Privacy | None = None
     compression: Compression | None = None
     robust: Robust | None = None
     attack: Attack | None = None
@@ -96,6 +98,8 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     clock, faults = options.clock, options.faults
     participation.check(devices.num_clients)
     check_everyone(algorithm, participation)
+    if options.privacy is not None:
+        check_privacy(options)
     options.local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
     check_local(algorithm, options.local)
     selected = participation.size(devices.num_clients) if isinstance(participation, Uniform) else None
@@ -135,6 +139,9 @@ def check_uploads(
     selected: how many clients a round has, None if that is not known.
     """
     name, robust = type(algorithm).__name__, tables.robust
+    if tables.privacy is not None:
+        check_clipped(algorithm)
+        check_alone(tables)
     skips = trait(algorithm, SkipsCommunication) is not None
     if tables.compression is not None and tables.compression.error_feedback and skips:
         raise InputError(
@@ -197,7 +204,8 @@ def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> Non
     """Refuse a rule that leaves clients out, where a method needs all of them; a user's function is trusted."""
     if not trait(algorithm, NeedsEveryClient):
         return
-    shares = {Uniform: lambda rule: (rule.fraction,), Independent: lambda rule: rule.probabilities}
+    shares: dict[Any, Any] = {rule: lambda rule: (rule.fraction,) for rule in (Uniform, Poisson)}
+    shares[Independent] = lambda rule: rule.probabilities
     found = shares[type(participation)](participation) if type(participation) in shares else ()
     if any(share < 1 for share in found):
         raise InputError(

@@ -17,7 +17,7 @@ from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.settings import Count, MaxNorm, Settings
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.training.local import LocalTraining
-from fedadmm.uploads.settings import Attack, Compression, Robust
+from fedadmm.uploads.settings import Attack, Compression, Privacy, Robust
 
 Weighting = Literal["equal", "examples"]
 # What does not change round t.
@@ -60,6 +60,7 @@ class Experiment(Settings):
     faults = {lose_replies = 0.1}: what is lost, late or doubled on the way; left out, nothing.
     certificate = {every = 10}: V^t and the Lagrangian in the record of a round, for FedADMM.
     clock = {speed = 100, deadline = 60}: how long things take, where that is simulated.
+    privacy = {clip = 1.0, epsilon = 8, delta = 1e-5}: differential privacy of clients; left out, there is none.
     compression = {name = "int8"}: how uploads are made shorter before they travel; left out, they are not.
     robust = {name = "median"}: what takes the place of the mean of a round's uploads; left out, nothing does.
     attack = {name = "sign_flip", share = 0.2}: clients that send something wrong; left out, all are honest.
@@ -90,6 +91,7 @@ class Experiment(Settings):
     faults: Faults | None = None
     certificate: CertificateSettings | None = None
     clock: Clock | None = None
+    privacy: Privacy | None = None
     compression: Compression | None = None
     robust: Robust | None = None
     attack: Attack | None = None
@@ -99,6 +101,12 @@ class Experiment(Settings):
         client_test = self.data.client_test is not None
         check_goal(self.metric, self.direction, self.target, own=self.model.metrics, client_test=client_test)
         return self
+
+    @field_validator("privacy")
+    @classmethod
+    def _spread_epsilon(cls, value: Privacy | None, info: Any) -> Privacy | None:
+        # Written down once: a run that is told to go on for longer keeps its noise, and so its hash.
+        return value.over(info.data["rounds"]) if value is not None and "rounds" in info.data else value
 
     @field_validator("name", "label")
     @classmethod

@@ -110,6 +110,7 @@ DISTANCE = Metric(
     log_scale=True,
     needs_optimum=True,
 )
+EPSILON = Metric("epsilon_spent", "epsilon spent so far", lower_is_better=True, lowest=0.0)  # judges no run
 CLIENT_KINDS = ("mean", "std", "worst_decile")  # what a record has of a metric over clients
 METRICS = {metric.name: metric for metric in (ACCURACY, LOSS, CLIENT_LOSS, DISTANCE)}
 
@@ -143,7 +144,8 @@ def metric_named(name: str, direction: str | None = None) -> Metric:
 
 def metric_like(name: str) -> Metric:
     """Return a metric to draw a number of a record by, even where nobody said what is better."""
-    return METRICS.get(name) or Metric(name, name, lower_is_better=lower_is_better(name) or False)
+    known = METRICS | {EPSILON.name: EPSILON}
+    return known.get(name) or Metric(name, name, lower_is_better=lower_is_better(name) or False)
 
 
 def of_clients(names: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, LocalProblem, Message, Vector
 from fedadmm.core.state_parts import HeldBack, own_fields, with_vectors, without_part
@@ -43,6 +43,17 @@ class UploadsMoreThanChange:
 
     Where such an upload is shortened on its way, no state of the client fits what was sent: clipping is refused.
     """
+
+
+class SilencesNumbers(ABC):
+    """A method that uploads numbers beside its vectors, and with some hyper-parameters only zeros in their place."""
+
+    how_to_silence: ClassVar[str]  # the remedy, in words
+
+    @property
+    @abstractmethod
+    def uploads_only_vectors(self) -> bool:
+        """Whether all numbers that are uploaded are 0."""
 
 
 class SecondOrderProblem(LocalProblem, Protocol):

@@ -31,6 +31,11 @@ class Participation(Protocol):
         """Refuse a rule that cannot work for this many clients."""
 
 
+def _check_fraction(fraction: float) -> None:
+    if not 0 < fraction <= 1:
+        raise InputError(f"participation={fraction} is not a fraction; use a number above 0 and up to 1")
+
+
 @dataclass(frozen=True)
 class Uniform:
     """The same number of clients in every round, drawn uniformly without replacement."""
@@ -44,8 +49,7 @@ class Uniform:
 
     def check(self, num_clients: int) -> None:
         """Refuse what is not a fraction, or that selects nobody."""
-        if not 0 < self.fraction <= 1:
-            raise InputError(f"participation={self.fraction} is not a fraction; use a number above 0 and up to 1")
+        _check_fraction(self.fraction)
         if self.size(num_clients) == 0:
             raise InputError(
                 f"participation={self.fraction:g} selects none of {num_clients} clients; "
@@ -55,6 +59,21 @@ class Uniform:
     def size(self, num_clients: int) -> int:
         """Return how many clients take part."""
         return round(self.fraction * num_clients)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Every client decides for itself, all with the same probability; a round may be empty."""
+
+    fraction: float
+
+    def select(self, round: int, *, devices: Devices, generator: np.random.Generator) -> Ids:
+        """Return the clients whose coin fell on their side."""
+        return np.flatnonzero(generator.random(devices.num_clients) < self.fraction)
+
+    def check(self, num_clients: int) -> None:
+        """Refuse what is not a fraction."""
+        _check_fraction(self.fraction)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """One communication round, readable top to bottom."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Message, Turnout, Vector
@@ -35,6 +36,7 @@ class Assignment(NamedTuple):
     sends: bool = True  # whether what it makes is sent
     last_round: int | None = None  # in which its last update counted; None: none did
     largest: float = math.inf  # the norm above which its upload is refused
+    clip: float | None = None  # the norm to which it shortens its upload, where there is [privacy]
 
     @property
     def first_visit(self) -> bool:
@@ -56,6 +58,7 @@ class ClientStats(NamedTuple):
     buffers: Buffers
     epsilon: float | None = None  # |grad L|^2 where the local solve ended (equation 6), None if nobody asked
     upload_norm: float = 0.0  # of the vectors that it sends
+    within_clip: bool | None = None  # whether they were no longer than Assignment.clip before they were shortened
 
 
 class Problem(LocalProblem, Protocol):
@@ -106,6 +109,8 @@ class RoundSummary(NamedTuple):
     silent: tuple[int, ...] = ()  # who computed, and sent nothing
     oversized: tuple[int, ...] = ()  # whose uploads were refused because they were too large
     upload_norm: float | None = None  # the median of those that were applied
+    released: Mapping[str, float] = MappingProxyType({})  # by differential privacy: what was spent so far
+    budget_spent: bool = False  # one more round would cost more than [privacy] allows
 
 
 def run_client(
@@ -143,7 +148,7 @@ def run_client(
     if transport is not None and finite and assignment.sends:
         sent = transport.send(sent, before=known, assignment=assignment)
         finite = is_finite(sent.upload) and is_finite(sent.state)
-    stats = stats._replace(upload_norm=norm_of(sent.upload))
+    stats = stats._replace(upload_norm=norm_of(sent.upload), within_clip=sent.within_clip)
     oversized = stats.upload_norm > assignment.largest
     result = ClientResult(
         assignment.client,
@@ -193,6 +198,7 @@ def run_round(
     number, server, (floats, integers), seen = checkpoint
     uploads: Collector = MeanInOrder()
     buffers: Collector = MeanInOrder()
+    private = None if transport is None else transport.private
     if transport is not None:
         uploads = transport.collector(uploads, number + 1)
         buffers = transport.buffer_collector(buffers, number + 1)
@@ -222,7 +228,8 @@ def run_round(
         integers = applied[0].stats.buffers.integers
     if uploads.weight:
         with calling(f"server_update of {type(algorithm).__name__}, in round {number + 1},"):
-            turnout = Turnout(number + 1, uploads.weight, registered, seen)
+            told = seen if private is None else private.seen(number + 1)
+            turnout = Turnout(number + 1, uploads.weight, registered, told)
             server = algorithm.server_update(server, uploads.mean(), turnout)
         if buffers.weight:
             (floats,) = buffers.mean()
@@ -239,6 +246,8 @@ def run_round(
         _ids(result for result in refused if result.oversized),
         median(result.stats.upload_norm for result in applied) if applied else None,
     )
+    if private is not None:
+        summary = private.released(number + 1, summary, applied)
     return ServerCheckpoint(number + 1, server, Buffers(floats, integers), seen), summary
 
 

@@ -22,15 +22,15 @@ Without any mechanism there is no Transport (None), and rounds are to the bit wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.mean import Collector, is_number, rebuilt
 
 if TYPE_CHECKING:
-    from fedadmm.core.round import Assignment
+    from fedadmm.core.round import Assignment, ClientResult, RoundSummary
 
 Arrays = dict[str, Any]  # what travels, by name: vectors, and numbers
 
@@ -42,6 +42,7 @@ class Sent(NamedTuple):
     state: Message  # the algorithm's own
     held_back: Vector | None = None  # before the steps: of the uploads so far; None: none
     wire: Arrays | None = None  # what travels, where it is not the upload field by field
+    within_clip: bool | None = None  # whether the update was no longer than `clip` allows, None if nothing is clipped
 
 
 class Step(Protocol):
@@ -61,6 +62,26 @@ class Codec(Protocol):
         """Return arrays of the dtypes and shapes that an upload of this form travels in."""
 
 
+class Private(Protocol):
+    """Differential privacy at the server, in one round: no number leaves it but those that its noise covers."""
+
+    @property
+    def clip(self) -> float:
+        """The norm to which clients shorten their uploads in this round."""
+
+    def collector(self, inside: Collector, round: int) -> Collector:
+        """Return what releases the noised sum of a round."""
+
+    def seen(self, round: int) -> float:
+        """Return what the algorithm is told as turnout.seen: the true number would tell who took part."""
+
+    def released(self, round: int, summary: RoundSummary, applied: Sequence[ClientResult]) -> RoundSummary:
+        """Return what may be told of a round, and what it has cost."""
+
+    def after(self, released: Mapping[str, float | None]) -> Private:
+        """Return the mechanism of the next round, given the numbers that the last one released."""
+
+
 Wrap = Callable[[Collector, int], Collector]  # of the collector inside, and the round
 
 
@@ -73,6 +94,7 @@ class Transport:
     buffer_wraps: tuple[Wrap, ...] = ()  # of what averages float buffers
     keeps_held_back: bool = False  # whether `held_back` is a part of clients' states
     codec: Codec | None = None  # of the step that sets `wire`
+    private: Private | None = None  # at the server alone; its collector is around all others
 
     def send(self, sent: Sent, *, before: Message, assignment: Assignment) -> Sent:
         """Return what a client sends and keeps of its update."""
@@ -82,7 +104,12 @@ class Transport:
 
     def collector(self, plain: Collector, round: int) -> Collector:
         """Return what takes the uploads of a round, around the plain mean."""
-        return _wrapped(plain, self.wraps, round)
+        collector = _wrapped(plain, self.wraps, round)
+        return collector if self.private is None else self.private.collector(collector, round)
+
+    def after(self, numbers: Mapping[str, float | None]) -> Transport:
+        """Return the mechanisms of the next round, given the numbers in the record of the last one."""
+        return self if self.private is None else replace(self, private=self.private.after(numbers))
 
     def buffer_collector(self, plain: Collector, round: int) -> Collector:
         """Return what takes the float buffers that come with the uploads of a round."""

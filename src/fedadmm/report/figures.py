@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from fedadmm.core.metrics import EPSILON
 from fedadmm.core.picture import Picture
 from fedadmm.report.methods import ROUNDS, Axis, MethodRuns, axes_of, much_longer
 
@@ -32,6 +34,25 @@ def accuracy_figure(
         for panel, axis in zip(drawn, axes, strict=True):
             _draw(panel, methods, axis)
         _label_scores(drawn[0], methods)
+        return figure
+
+
+def epsilon_figure(methods: Sequence[MethodRuns], *, title: str, width: float = 7.2) -> Picture:
+    """Return what the rounds of private runs have cost, against rounds, and the score against that cost."""
+    private = [method for method in methods if method.epsilon is not None]
+    with _text_for(width):
+        figure, (spent, reached) = _panels(1, 2, width, 0.4 * width, legend=private, share_scores=False)
+        figure.suptitle(_plain(title))
+        for method in private:
+            curve = method.curve_of(EPSILON)
+            spent.plot(curve.rounds, curve.mean, **_line(method))
+            cost = np.interp(method.curve.rounds, curve.rounds, curve.mean)
+            reached.plot(cost, method.curve.mean, **_line(method))
+        spent.set(xlabel=ROUNDS.title, ylabel=EPSILON.title)
+        reached.set_xlabel(EPSILON.title)
+        _label_scores(reached, private)
+        for panel in (spent, reached):
+            panel.grid(alpha=0.3)
         return figure
 
 
@@ -87,7 +108,13 @@ def _points(width: float) -> int:
 
 
 def _panels(
-    rows: int, across: int, width: float, panel_height: float, *, legend: Sequence[MethodRuns]
+    rows: int,
+    across: int,
+    width: float,
+    panel_height: float,
+    *,
+    legend: Sequence[MethodRuns],
+    share_scores: bool = True,
 ) -> tuple[Picture, list[Axes]]:
     """Return a figure with empty panels, row by row, and the legend below them."""
     size = _points(width)
@@ -97,10 +124,13 @@ def _panels(
     below = 1.5 * line * -(-len(legend) // columns)
     height = rows * panel_height + below + 0.4
     figure = Picture(figsize=(width, height))
-    drawn = figure.subplots(rows, across, sharey=True, squeeze=False)
+    drawn = figure.subplots(rows, across, sharey=share_scores, squeeze=False)
     # Margins from the size of the text: to measure it would take as long as to draw all of it.
     left, right, top, bottom = 5.5 * line, 1.5 * line, 3.5 * line, 5 * line + below
-    aside, between = 2 * line, 6.5 * line  # the gaps between the panels of a row, and between rows
+    aside, between = (
+        (2 if share_scores else 7) * line,
+        6.5 * line,
+    )  # the gaps between the panels of a row, and between rows
     figure.subplots_adjust(
         left=left / width,
         right=1 - right / width,

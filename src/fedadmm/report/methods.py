@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedadmm.core.metrics import Metric, metric_like
+from fedadmm.core.metrics import EPSILON, Metric, metric_like
 from fedadmm.report.runs import RunData, without_repeats
 from fedadmm.report.styles import Style, styles_for
 
@@ -100,6 +100,11 @@ class MethodRuns:
         """The last mean score of the tenth of the clients that fare worst, where clients have test examples."""
         worst = metric_like(f"{self.metric.name}_client_worst_decile")
         return estimate([known[-1] for run in self.runs if (known := worst.scores(run.rounds))])
+
+    @cached_property
+    def epsilon(self) -> float | None:
+        """What the longest run has spent of its privacy budget, None where there is no [privacy]."""
+        return max((known[-1] for run in self.runs if (known := EPSILON.scores(run.rounds))), default=None)
 
     @property
     def status(self) -> str:

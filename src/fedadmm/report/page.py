@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import Metric, metric_like
-from fedadmm.report.figures import accuracy_figure, columns_figure, save_figure, saved_beside
+from fedadmm.report.figures import accuracy_figure, columns_figure, epsilon_figure, save_figure, saved_beside
 from fedadmm.report.methods import ROUNDS, Array, Curve, MethodRuns, axes_of, by_arrival, methods_in, much_longer
 from fedadmm.report.paired import paired_sentence
 from fedadmm.report.runs import Section
@@ -118,6 +118,8 @@ def _notes(methods: Sequence[MethodRuns]) -> str:
         "Where seeds stopped at different rounds, a curve goes on with those that are left; a seed that diverged keeps "
         "its last score.": any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods),
         f"{longest and longest.name} goes on beyond the chart: a double click shows all of it.": longest is not None,
+        "Epsilon: what a whole run has cost in differential privacy of its clients, at its delta; the chart "
+        "can show it against rounds.": any(method.epsilon is not None for method in methods),
         "Clients: the last score of each client on examples of its own, from the worst client on.": "clients"
         in _axes(methods),
         "Seconds are as measured, beside whatever else the machine did.": True,
@@ -275,6 +277,8 @@ def _write_for_print(sections: Sequence[Section], out: Path, *, title: str, besi
         tex.append(f"% {' '.join(section.title.split())}\n{latex(rows)}")
         stem = f"{number:02d}-{_slug(section.title)}"
         _save(accuracy_figure(methods, title=section.title), out / "figures" / stem, beside)
+        if any(method.epsilon is not None for method in methods):
+            _save(epsilon_figure(methods, title=section.title), out / "figures" / f"{stem}-epsilon", beside)
         columns[section.title] = methods
     if len(columns) > 1 and len({methods[0].metric for methods in columns.values()}) == 1:
         _save(columns_figure(columns), out / "figures" / "all", beside)

@@ -9,6 +9,7 @@ from fedadmm.report.runs import RunData
 
 SAVING, PAPER, TIME = "rounds against the best other", "paper", "simulated time"
 WORST = "worst tenth of clients"  # their last mean score on examples of their own
+SPENT = "epsilon"  # of differential privacy, at the end
 TEXT_COLUMNS = ("method", SAVING, "status")
 
 
@@ -117,6 +118,7 @@ def _row(method: MethodRuns) -> dict[str, str]:
         "final": "-" if method.final is None else method.final.text(method.metric),
         "best": "-" if method.best is None else method.best.text(method.metric),
         WORST: "" if (worst := method.worst_clients) is None else worst.text(method.metric),
+        SPENT: "" if method.epsilon is None else f"{method.epsilon:.3g}",
         "seeds": str(len(method.runs)),
         "refused": str(sum(len(r.refused) for run in method.runs for r in run.rounds)),
         "status": method.status,
@@ -173,7 +175,9 @@ def _arrived(method: MethodRuns) -> str:
 
 def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Leave out the columns that say the usual in every row."""
-    usually = {"refused": "0", "status": "finished", "seeds": "1"} | dict.fromkeys((PAPER, SAVING, TIME, WORST), "")
+    usually = {"refused": "0", "status": "finished", "seeds": "1"} | dict.fromkeys(
+        (PAPER, SAVING, TIME, WORST, SPENT), ""
+    )
     for key, usual in usually.items():
         if all(row.get(key, usual) == usual for row in rows):
             for row in rows:

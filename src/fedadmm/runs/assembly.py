@@ -13,6 +13,7 @@ from torch.nn import functional
 from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
 from fedadmm.config.experiment import Experiment, Weighting
+from fedadmm.config.privacy_rules import check_buffers
 from fedadmm.config.tables import DataSettings, FloatType
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import StateTypes, state_types
@@ -20,7 +21,7 @@ from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.mean import num_bytes
 from fedadmm.core.metrics import ACCURACY
 from fedadmm.core.metrics import Metric as Judge
-from fedadmm.core.participation import Devices, participation_from
+from fedadmm.core.participation import Devices, Participation, participation_from
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.transport import Transport
 from fedadmm.data import PartitionedData, federate, load
@@ -28,7 +29,7 @@ from fedadmm.data.federated import FederatedData, first_inputs, flipped, in_floa
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
-from fedadmm.engine.probe import probe
+from fedadmm.engine.probe import Forms, probe
 from fedadmm.engine.process import one_thread
 from fedadmm.network.devices import simulated_devices
 from fedadmm.network.engines import Timing
@@ -40,6 +41,7 @@ from fedadmm.training.optimum import Optimum
 from fedadmm.training.task import LearningTask
 from fedadmm.uploads.attack import attackers
 from fedadmm.uploads.chain import transport_of
+from fedadmm.uploads.privacy import PrivateSums, private_sums, sampled
 from fedadmm.uploads.settings import TABLES, keeps_held_back
 
 MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
@@ -85,7 +87,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     """Return the federation that these options describe; a mistake in them is found here."""
     data, clock, seed = options.data, options.clock, options.seed
     algorithm = with_seed(algorithm, seed)
-    participation = participation_from(options.participation)
+    participation = sampled(options.privacy, participation_from(options.participation))
     facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (options.devices or {}).items()}}
     devices = Devices(data.num_clients, facts)
     _check_names(options.metrics or ())
@@ -94,9 +96,14 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     with one_thread():
         task = _task(options)
         check_model(algorithm, task)
+        if options.privacy is not None:
+            check_buffers(task.model)
         initial = task.model.weights.clone()
         forms = probe(algorithm, initial)
-        transport = transport_of(options.uploads, seed=seed, num_clients=data.num_clients, like=forms.upload)
+        private, num_clients = _private(options, participation, forms), data.num_clients
+        transport = transport_of(
+            options.uploads, seed=seed, num_clients=num_clients, like=forms.upload, private=private
+        )
         choice = choose(options.engine, algorithm, task, num_workers=options.workers, transport=transport)
         judge = judge_of(options, task)
         optimum = task.optimum(weights.values) if judge is not None and judge.needs_optimum else None
@@ -115,6 +122,15 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     plans = network.schedule or planner
     own = (task, weights, choice, network, plans, initial, begin, optimum, judge, transport)
     return Federation(algorithm, options, *own)
+
+
+def _private(options: Options, participation: Participation, forms: Forms) -> PrivateSums | None:
+    """Return the server's half of differential privacy, None if there is none."""
+    if options.privacy is None:
+        return None
+    num_clients, like = options.data.num_clients, forms.upload
+    about: dict[str, Any] = {"participation": participation, "num_clients": num_clients, "like": like}
+    return private_sums(options.privacy, seed=options.seed, **about)
 
 
 def _check_names(metrics: Iterable[str]) -> None:

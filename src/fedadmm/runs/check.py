@@ -179,6 +179,12 @@ def _states(
         return
     gap = imbalance(invariant, states(), registered=weights.total, upload=upload)
     yield from problems
+    private = experiment.privacy
+    # A method that divides by the number of clients seen is told how many are expected.
+    if private is not None and (private.noise != 0 or invariant.unseen is None):
+        text = f"{invariant.name} is the mean of the clients' up to {gap:.1e}, in which the noise of [privacy] is"
+        yield Finding("fact", "invariant", f"{text}: not held against rounding")
+        return
     allowed = rounding_of(invariant.held.dtype, rounds=checkpoint.round)
     text = f"{invariant.name} is the mean of the clients' up to {gap:.1e} (rounding allows {allowed:.1e})"
     exact = experiment.state.float_type == "float32"

@@ -51,9 +51,10 @@ class Goal:
     def has_ended(self, records: Sequence[Record]) -> bool:
         """Return whether no round is left.
 
-        All were played, it diverged, its best score did not improve for too long, or it reached the target it stops at.
+        All were played, it diverged, its privacy budget is spent, its best score did not improve for too long, or it
+        reached the target it stops at.
         """
-        if len(records) >= self.rounds or has_diverged(records) or self._has_stalled(records):
+        if len(records) >= self.rounds or has_diverged(records) or is_spent(records) or self._has_stalled(records):
             return True
         return self.stop_at_target and self.arrival(records) is not None
 
@@ -75,6 +76,11 @@ class Goal:
         scores = metric.scores(records)
         collapsed = len(scores) >= FEWEST_TO_COLLAPSE and not metric.reached(scores[-1], target=scores[0])
         return "collapsed" if collapsed else "finished"
+
+
+def is_spent(records: Sequence[Record]) -> bool:
+    """Return whether one more round would cost more than the privacy budget."""
+    return bool(records) and records[-1].budget_spent
 
 
 def has_diverged(records: Sequence[Record]) -> bool:

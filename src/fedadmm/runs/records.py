@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Keys that most runs have no use for, each with the value at which it is left out of rounds.jsonl.
 CLOCK_KEYS = ("simulated_seconds", "mean_staleness", "max_staleness")
 NOTHING: dict[str, Any] = {"lost": (), "silent": (), "oversized": (), "joined": (), "client_quantiles": {}}
-NOTHING |= dict.fromkeys((*CLOCK_KEYS, "upload_norm"))
+NOTHING |= dict.fromkeys((*CLOCK_KEYS, "upload_norm")) | {"budget_spent": False}
 CLIENT_KEYS = ("clients", "refused", "lost", "silent", "oversized", "joined")  # that list clients
 
 
@@ -47,7 +47,8 @@ class Record:
     bytes_down: int
     seconds: float
     lost: tuple[int, ...] = ()  # who was asked, and whose answer did not come in time
-    # The user's own, the distance to the optimum, a certificate, and what the clients achieved.
+    # The user's own, the distance to the optimum, a certificate, what the clients achieved, and what privacy cost:
+    # epsilon_spent, and where clipping is adaptive clip and within_clip, the noised share of the uploads within it.
     metrics: dict[str, float | None] = field(default_factory=dict)
     silent: tuple[int, ...] = ()  # who computed, and sent nothing that arrived
     oversized: tuple[int, ...] = ()  # who is among the refused because the upload was longer than max_norm allows
@@ -58,6 +59,7 @@ class Record:
     # Of loss and each metric: the least value of a client, the nine deciles and the largest, on examples held out
     # (data.client_test). In `metrics`: accuracy_client_mean, accuracy_client_std, accuracy_client_worst_decile, ...
     client_quantiles: dict[str, list[float | None]] = field(default_factory=dict)
+    budget_spent: bool = False  # one more round would cost more than privacy.epsilon
     joined: tuple[int, ...] = ()  # whose last batch, of one example, joined the one before for batch normalisation
 
     def to_json(self) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Record:
     ) -> Record:
         """Return the record of a round from what happened and what the evaluation gave."""
         happened = summary._asdict()
-        numbers = _finite(scores | happened.pop("achieved"))
+        numbers = _finite(scores | happened.pop("achieved") | happened.pop("released"))
         happened |= _finite({"client_loss": summary.client_loss, "upload_norm": summary.upload_norm})
         accuracy, loss = numbers.pop("accuracy", None), numbers.pop("loss", None)
         times = {} if took is None else {key: getattr(took, key) for key in CLOCK_KEYS}
@@ -119,7 +121,7 @@ def _or_none(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
 
 
-NO_NUMBERS = {*CLIENT_KEYS, "client_quantiles"}  # of a line of rounds.jsonl
+NO_NUMBERS = {*CLIENT_KEYS, "client_quantiles", "budget_spent"}  # of a line of rounds.jsonl
 NUMBER_KEYS = Record.__dataclass_fields__.keys() - NO_NUMBERS - {"metrics"}
 
 TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named

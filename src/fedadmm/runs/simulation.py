@@ -17,6 +17,7 @@ from fedadmm.core.metrics import lower_is_better
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import Personal, parted
 from fedadmm.core.round import Assignment, ServerCheckpoint, norm_limit, run_round
+from fedadmm.core.transport import Transport
 from fedadmm.engine.choice import make_engine
 from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of
@@ -99,7 +100,8 @@ class Simulation:
             download, buffers = self.algorithm.download(self.checkpoint.server), self.checkpoint.buffers
             medians = (record.upload_norm for record in self.history)
             largest = norm_limit(self.federation.options.max_norm, theta=download.theta, medians=medians)
-            assignments = [assignment._replace(largest=largest) for assignment in planned]
+            transport, clip = self._mechanisms()
+            assignments = [assignment._replace(largest=largest, clip=clip) for assignment in planned]
             results = self._engine.run(download, buffers=buffers, assignments=assignments)
             checkpoint, summary = run_round(
                 self.algorithm,
@@ -107,7 +109,7 @@ class Simulation:
                 results,
                 weight=self.weights,
                 registered=self.weights.total,
-                transport=self.federation.transport,
+                transport=transport,
             )
         counted = sorted(summary.clients + summary.silent)
         due = last or number % (self.federation.options.evaluate_every or 1) == 0
@@ -127,6 +129,15 @@ class Simulation:
         self.checkpoint = checkpoint
         self.history.append(record)
         return record
+
+    def _mechanisms(self) -> tuple[Transport | None, float | None]:
+        """Return what becomes of the uploads of the next round, and the norm to which they are clipped."""
+        transport = self.federation.transport
+        if transport is None or transport.private is None:
+            return transport, None
+        transport = transport.after(self.history[-1].metrics if self.history else {})
+        assert transport.private is not None
+        return transport, transport.private.clip
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the server's model on the test examples, and on those held out of each client."""

@@ -18,8 +18,7 @@ import torch
 
 from fedadmm.core.algorithm import Message
 from fedadmm.core.mean import Collector, is_number, norm_of, rebuilt
-from fedadmm.core.round import Assignment
-from fedadmm.core.transport import Sent, followed, scaled
+from fedadmm.core.transport import scaled
 from fedadmm.uploads.settings import Robust
 
 SMOOTHING = 1e-6  # RFA's nu, relative to the spread of the uploads: nobody weighs more than 1 / nu
@@ -126,21 +125,6 @@ class ClippedMean:
 def _clipped(message: Message, longest: float) -> Message:
     length = norm_of(message)
     return scaled(message, longest / length) if length > longest * (1 + ROUNDING) else message
-
-
-@dataclass(frozen=True)
-class ClipStep:
-    """The step of a client that shortens its upload, and lets its state follow."""
-
-    norm: float
-
-    def __call__(self, sent: Sent, *, before: Message, assignment: Assignment) -> Sent:
-        """Return the upload within the norm."""
-        length = norm_of(sent.upload)
-        if length <= self.norm:
-            return sent
-        factor = self.norm / length
-        return sent._replace(upload=scaled(sent.upload, factor), state=followed(before, sent.state, factor))
 
 
 def _rows(messages: Sequence[Message]) -> torch.Tensor:

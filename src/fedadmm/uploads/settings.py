@@ -1,12 +1,14 @@
 """The tables of an experiment that say what becomes of uploads; how a mechanism plugs in is in core/transport.py."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, PlainSerializer
 
 from fedadmm.core.errors import InputError, import_named, near_names
-from fedadmm.core.settings import Count, Fraction, MaxNorm, Positive, Probability, Settings, within
+from fedadmm.core.settings import Count, Fraction, MaxNorm, NonNegative, Positive, Probability, Settings, within
+from fedadmm.uploads.accountant import Sampling
 
 COMPRESSORS = ("bfloat16", "int8", "int4", "top_k", "random_k")
 FUNCTIONS = ("compress", "decompress")
@@ -114,8 +116,65 @@ def _check_keys(settings: Any, owners: Mapping[str, tuple[str, ...]], *, needed:
             raise InputError(f'name="{settings.name}" needs {key}; set {key} = {needed[key]}')
 
 
+class AdaptiveClip(Settings):
+    """A clip that follows a quantile of the norms of the clients' uploads (Andrew et al., NeurIPS 2021).
+
+    quantile = 0.5: the share of the uploads that shall be no longer than clip.
+    learning_rate = 0.2: how fast clip follows: it moves by a factor of exp(0.2) at most, and half of that in the mean.
+    count_noise = 5: the standard deviation of the noise on the number of uploads within clip, which takes its part of
+        the budget: above half of noise. Left out: a 20th of the clients of a round, or `noise` if that is more.
+    """
+
+    quantile: Probability = 0.5
+    learning_rate: Positive = 0.2
+    count_noise: Positive | None = None
+
+
+Clip = Annotated[float, within("a number greater than 0", lambda x: x > 0)]
+Delta = Annotated[float, within("a number above 0, below 1 / number of clients", lambda x: 0 < x < 1)]
+
+
+class Privacy(Settings):
+    """Differential privacy of clients: they clip what they send, and a round releases its noised sum (docs/PRIVACY.md).
+
+    clip = 1.0: the norm to which a client shortens its upload, all vectors of it together.
+    noise = 1.0: the standard deviation of the noise on the sum of a round's uploads, over clip. Left out: what epsilon
+        needs.
+    epsilon = 8: what the run may cost. With noise, it ends before the round that would cost more; without, the noise is
+        such that its rounds cost this.
+    delta = 1e-5: the probability with which epsilon may be exceeded: well below 1 / number of clients.
+    rounds = 100: over which epsilon is spread, where noise is left out; left out too, all rounds of the experiment.
+    sampling = "fixed": how a round draws its clients: each with the probability `participation` ("poisson"), or a fixed
+        number ("fixed"), which costs more and protects against the replacement of a client.
+    adaptive = {quantile = 0.5}: lets clip follow a quantile of the norms, from `clip` on; left out, it stays.
+    """
+
+    clip: Clip
+    delta: Delta
+    noise: NonNegative | None = None
+    epsilon: Positive | None = None
+    rounds: Count | None = None
+    sampling: Sampling = "poisson"
+    adaptive: AdaptiveClip | None = None
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse keys that contradict each other."""
+        if self.noise is None and self.epsilon is None:
+            raise InputError("privacy says neither how much noise there is nor what it may cost; set noise, or epsilon")
+        if self.noise is not None and self.rounds is not None:
+            raise InputError(
+                f"rounds={self.rounds} is for a noise that is found from epsilon; leave rounds or noise out"
+            )
+        if self.clip == math.inf and (self.noise != 0 or self.adaptive is not None):
+            raise InputError("clip=inf bounds no upload, so no noise hides one; use a number such as 1.0")
+
+    def over(self, rounds: int) -> "Privacy":
+        """Return the table with the rounds of its experiment, where epsilon is spread over those."""
+        return self.replace(rounds=rounds) if self.noise is None and self.rounds is None else self
+
+
 # The tables, by their names in an experiment, in `simulate` and in the Flower app.
-TABLES: dict[str, type[Settings]] = {"compression": Compression, "robust": Robust, "attack": Attack}
+TABLES: dict[str, type[Settings]] = {"compression": Compression, "robust": Robust, "attack": Attack, "privacy": Privacy}
 
 
 def keeps_held_back(compression: Compression | None) -> bool:
