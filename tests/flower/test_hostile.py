@@ -227,9 +227,16 @@ class Mutant:
             self.reply.content["arrays"][name] = Array(array.dtype, array.shape, array.stype, bytes(data))
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(400, marks=pytest.mark.slow)])
-def test_whatever_arrives_is_refused_or_is_an_update(cases: int, tmp_path: Path) -> None:
-    config = config_of(tmp_path)
+TOP_K = {"compression__name": "top_k", "compression__keep": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("cases", "more"),
+    [(100, {}), *(pytest.param(cases, more, marks=pytest.mark.slow) for cases, more in ((400, {}), (200, TOP_K)))],
+    ids=["100", "400", "compressed"],
+)
+def test_whatever_arrives_is_refused_or_is_an_update(cases: int, more: dict[str, Any], tmp_path: Path) -> None:
+    config = config_of(tmp_path, **more)
     grid = grid_of(config)
     with server_of(config) as strategy:
         messages = strategy.configure_train(1, strategy.arrays, {}, grid)
