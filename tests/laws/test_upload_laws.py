@@ -87,7 +87,7 @@ def test_the_invariant_counts_what_is_held_back(method: Algorithm, world: World)
     like = probe(method, world.theta).upload
     step = CompressionStep(Compression(name="top_k", keep=0.3, error_feedback=True), 0, like)
     if trait(method, SkipsCommunication) is not None:
-        return  # refused: tests/uploads/test_refused.py
+        return  # refused: tests/uploads/test_upload_runs.py
     play = world.play(method, weights=WEIGHTS, transport=Transport(steps=(step,), keeps_held_back=True))
     rounding = 100 * torch.finfo(world.theta.dtype).eps
     for clients in ROUNDS:
