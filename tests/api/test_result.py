@@ -121,6 +121,12 @@ def test_a_result_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         result.to_pandas()
 
 
+def test_a_warning_names_the_users_line() -> None:
+    with pytest.warns(fedadmm.api.result.DivergedWarning, match="diverged in round 1") as warned:
+        small(local=LocalTraining(learning_rate=1e30))
+    assert warned[0].filename == __file__
+
+
 def test_a_target_ends_a_run_where_it_is_told_to() -> None:
     result = small(target=0.01, stop_at_target=True)
     assert (len(result.history), result.rounds_to_target, result.status) == (1, 1, "finished")

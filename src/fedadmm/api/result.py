@@ -1,6 +1,7 @@
 """What a run gives: its rounds and its model, as numbers, tables and curves; and the way to go on with it."""
 
 import base64
+import inspect
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -214,8 +215,16 @@ def played(
         result = Result(experiment, simulation.history, goal, federation, store, rounds_before=before)
     if result.status == "diverged":
         sentence = f"diverged in round {len(result.history)}: no client's update was finite; lower local.learning_rate"
-        warnings.warn(sentence, DivergedWarning, stacklevel=3)
+        warnings.warn(sentence, DivergedWarning, stacklevel=_frames_of_ours())
     return result
+
+
+def _frames_of_ours() -> int:
+    """Return how many calls of this package stand between the one that asks and the user's line, for a warning."""
+    package, count, frame = str(Path(__file__).parents[1]), 0, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(package):
+        count, frame = count + 1, frame.f_back
+    return count
 
 
 def figure_of(runs: Sequence[RunData], *, metric: str | None = None, title: str = "", width: float = 7.2) -> "Picture":
