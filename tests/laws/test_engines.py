@@ -1,8 +1,8 @@
-"""The laws of states, bytes and refusal, for every method on every engine."""
+"""The laws of states, bytes and refusal, for every method on every engine; the four laws share three runs."""
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -17,79 +17,109 @@ from worlds import made, perceptron, some_data
 
 ENGINES = ["serial", "workers", "stacked", "ray"]
 ROUNDS = [[1, 3], [0, 3, 4], [], [0, 1, 2, 3, 4, 5, 6, 7]]
-POISONED = 4
+POISONED, ABSURD = 4, 6  # clients whose uploads are not finite, and finite but far too long
+REFUSED = [[], [4], [], [4, 6]]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.parametrize("engine", ENGINES),
-    pytest.mark.parametrize("name", ON_NETWORKS),
-]
-
-
-@pytest.fixture(autouse=True)
-def _ray_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_ray_here(monkeypatch, num_cpus=2)
+pytestmark = pytest.mark.slow
 
 
 def run_of(name: str, engine: str, *, rounds: Sequence[Sequence[int]] = ROUNDS, **options: Any) -> Simulation:
     """Return a run with these clients in its rounds."""
+    data = some_data(SIZES)
+    data.client(POISONED).inputs.fill_(torch.nan)
+    data.client(ABSURD).inputs.fill_(1e8)
     return simulation_of(
         ON_NETWORKS[name],
         engine=engine,
         workers=2,
         model=made(perceptron),
+        data=data,
         participation=lambda number, generator, devices: rounds[number - 1],
         **options,
     )
 
 
-def test_a_state_changes_when_its_client_takes_part_and_the_books_balance(name: str, engine: str) -> None:
-    run = run_of(name, engine)
-    initial, weights = run.theta.clone(), run.weights.values
-    assert weights is not None
-    before: dict[int, Any] = {}
-    for selected in ROUNDS:
-        record = run.advance()
-        assert record.clients in (tuple(selected), ())
-        assert record.clients == tuple(selected) or trait(ON_NETWORKS[name], SkipsCommunication)
-        clients = [*record.clients, *record.silent]
-        states = {client: run._store.get(client) for client in run._store}
-        assert set(states) == set(before) | set(clients)
-        for client in set(before) - set(clients):
-            assert identical(states[client], before[client])
-        before = copy.deepcopy(states)
-        invariant = invariant_of(
-            ON_NETWORKS[name], run.checkpoint.server, initial=initial, registered=float(weights.sum())
+class Runs(NamedTuple):
+    """What came of a method on an engine."""
+
+    name: str
+    run: Any  # (checkpoint, states, records)
+    books: list[tuple[dict[int, Any], float]]  # after each of its rounds: the states, and how far the invariant is off
+    again: Any
+    without: Any  # the run in which those who are refused were never selected
+
+
+# The laws of one method and engine are tested in one process, which plays the runs once.
+CASES = [
+    pytest.param((name, engine), id=f"{name}-{engine}", marks=pytest.mark.xdist_group(f"{name}-{engine}"))
+    for name in ON_NETWORKS
+    for engine in ENGINES
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
+    """Return the runs of each method on each engine."""
+    name, engine = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        use_ray_here(patch, num_cpus=2)
+        first = run_of(name, engine)
+        books: list[tuple[dict[int, Any], float]] = []
+        initial = first.theta.clone()
+        for _ in ROUNDS:
+            first.advance()
+            books.append(_books(first, initial))
+        without = [[c for c in clients if c not in (POISONED, ABSURD)] for clients in ROUNDS]
+        yield Runs(
+            name,
+            outcome(first, rounds=0),
+            books,
+            outcome(run_of(name, engine), rounds=len(ROUNDS)),
+            outcome(run_of(name, engine, rounds=without), rounds=len(ROUNDS)),
         )
-        if invariant is not None:
-            kept = [(float(weights[client]), state) for client, state in states.items()]
-            assert imbalance(invariant, kept, registered=float(weights.sum())) < 2e-5  # float32
-    run.close()
 
 
-def test_the_same_run_twice_gives_the_same_bytes(name: str, engine: str) -> None:
-    first, second = (outcome(run_of(name, engine), rounds=len(ROUNDS)) for _ in range(2))
-    assert identical(first[0], second[0])
-    assert identical(first[1], second[1])
-    assert first[2] == second[2]
+def _books(run: Simulation, initial: torch.Tensor) -> tuple[dict[int, Any], float]:
+    states = {client: copy.deepcopy(run._store.get(client)) for client in run._store}
+    weights = run.weights.values
+    assert weights is not None
+    registered = float(weights.sum())
+    invariant = invariant_of(run.algorithm, run.checkpoint.server, initial=initial, registered=registered)
+    kept = [(float(weights[client]), state) for client, state in states.items()]
+    return states, 0.0 if invariant is None else imbalance(invariant, kept, registered=registered)
 
 
-def test_a_refused_client_was_not_selected(name: str, engine: str) -> None:
-    data = some_data(SIZES)
-    data.client(POISONED).inputs.fill_(torch.nan)
-    refused = outcome(run_of(name, engine, data=data), rounds=len(ROUNDS))
-    without = [[client for client in clients if client != POISONED] for clients in ROUNDS]
-    absent = outcome(run_of(name, engine, rounds=without, data=data), rounds=len(ROUNDS))
-    assert POISONED in refused[2][1]["refused"]
-    assert identical(refused[1], absent[1])
-    assert identical(refused[0], absent[0])
+def test_a_state_changes_when_its_client_takes_part_and_the_books_balance(runs: Runs) -> None:
+    before: dict[int, Any] = {}
+    for selected, refused, record, (states, off) in zip(ROUNDS, REFUSED, runs.run[2], runs.books, strict=True):
+        applied = tuple(client for client in selected if client not in refused)
+        assert record["clients"] in (applied, ())
+        assert record["clients"] == applied or trait(ON_NETWORKS[runs.name], SkipsCommunication)
+        clients = {*record["clients"], *record.get("silent", [])}
+        assert set(states) == set(before) | clients
+        for client in set(before) - clients:
+            assert identical(states[client], before[client])
+        for client in clients & set(before):
+            assert states[client] == () or not identical(states[client], before[client])
+        assert off < 2e-5  # float32
+        before = states
 
 
-def test_an_upload_that_is_finite_and_absurd_is_refused_and_named(name: str, engine: str) -> None:
-    data = some_data(SIZES)
-    data.client(POISONED).inputs.fill_(1e8)
-    _, states, records = outcome(run_of(name, engine, data=data), rounds=2)
-    assert POISONED in records[1]["oversized"]
-    assert POISONED in records[1]["refused"]
-    assert POISONED not in records[1]["clients"]
-    assert POISONED not in states
+def test_the_same_run_twice_gives_the_same_bytes(runs: Runs) -> None:
+    assert identical(runs.run[0], runs.again[0])
+    assert identical(runs.run[1], runs.again[1])
+    assert runs.run[2] == runs.again[2]
+
+
+def test_a_refused_client_was_not_selected(runs: Runs) -> None:
+    assert POISONED in runs.run[2][1]["refused"]
+    assert identical(runs.run[1], runs.without[1])
+    assert identical(runs.run[0], runs.without[0])
+
+
+def test_an_upload_that_is_finite_and_absurd_is_refused_and_named(runs: Runs) -> None:
+    _, states, records = runs.run
+    assert ABSURD in records[3]["oversized"]
+    assert ABSURD in records[3]["refused"]
+    assert ABSURD not in records[3]["clients"]
+    assert ABSURD not in states

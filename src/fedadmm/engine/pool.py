@@ -1,6 +1,7 @@
 """Long-lived worker processes: jobs go out the longest first, answers come back in order, the dead are replaced."""
 
 import ctypes
+import gc
 import os
 import pickle
 import signal
@@ -142,6 +143,7 @@ def _work(connection: Connection, make_handler: MakeHandler) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and what it means there must not be inherited
     _end_with_parent()
     keep_freed_memory()
+    gc.freeze()  # what was inherited is not collected here: to look at it would copy all of its pages
     torch.set_num_threads(1)
     handler = None
     while True:
