@@ -1,10 +1,12 @@
 """`fedadmm check` finds what is wrong with a run folder, and `fedadmm export` takes out what is in it."""
 
 import json
+import os
 import re
+import signal
 import struct
-import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.engine import state_types
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.report.runs import read_run
-from fedadmm.runs.check import check_run, findings
+from fedadmm.runs.check import Finding, check_run, findings, read_findings
 from fedadmm.runs.records import RunFolder
 from fedadmm.runs.runner import run
 from fedadmm.state.disk import DiskStore
@@ -94,16 +96,28 @@ def test_damage_to_lmdbs_own_pages_is_said_to_be_that(folder: Path) -> None:
     assert "is damaged" in problem
 
 
-def test_a_reader_that_dies_means_that_the_store_is_damaged(
-    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho \'["fact", "format", "1"]\'\nkill -SEGV $$\n')
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    report = check_run(sound)
+def _one_fact_and_then(end: Callable[[], None]) -> Callable[[Path], Iterator[Finding]]:
+    def look(path: Path) -> Iterator[Finding]:
+        yield Finding("fact", "format", "1")
+        end()
+
+    return look
+
+
+def test_a_reader_that_dies_means_that_the_store_is_damaged(sound: Path) -> None:
+    report = read_findings(_one_fact_and_then(lambda: os.kill(os.getpid(), signal.SIGKILL)), sound)
     assert report.facts == {"format": "1"}
-    assert report.problems[0].startswith("the store is damaged: its reader died (exit code -11); restore")
+    assert report.problems[0].startswith("the store is damaged: its reader died (exit code -9); restore")
+    report = read_findings(_one_fact_and_then(lambda: struct.unpack(">Q", b"")), sound)
+    assert report.facts == {"format": "1"}
+    assert "its reader died (error: unpack requires a buffer of 8 bytes); restore" in report.problems[0]
+
+
+def test_a_check_reads_in_a_process_of_its_own(sound: Path) -> None:
+    assert check_run(sound).facts["rounds"] == "6 of 6"
+    report = read_findings(lambda path: iter([Finding("fact", "process", str(os.getpid())), Finding("end", "")]), sound)
+    assert report.facts != {"process": str(os.getpid())}
+    assert report.problems == []
 
 
 def test_a_lagging_file_is_no_damage_and_one_that_is_ahead_is(folder: Path) -> None:
@@ -158,8 +172,8 @@ def test_the_invariant_holds_until_a_state_is_another(algorithm: str, weighting:
     ("algorithm", "rounds"), [("fedadmm, participation", 200), ("fedadmm, seen", 500), ("fedadmm_auto", 200)]
 )
 def test_a_client_rolled_back_by_one_visit_is_found_late_in_a_run(algorithm: str, rounds: int, tmp_path: Path) -> None:
-    experiment = _experiment(algorithm).replace(
-        data={"name": "digits", "num_clients": 50}, model={"name": "softmax_regression"}, participation=0.1
+    experiment = _experiment(algorithm, local={"epochs": 1}, evaluate_every=100).replace(
+        data={"name": "digits", "num_clients": 50}, participation=0.1
     )
     folder = run(experiment.replace(rounds=rounds - 10), out=tmp_path).folder.path
     store = DiskStore(folder / "state", types=state_types(experiment.algorithm), identity=None)

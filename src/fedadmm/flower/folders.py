@@ -1,12 +1,10 @@
 """The folders of a deployed server and of a node's client, while they are used: copied, checked, and read for export.
 
 What is read is a copy that LMDB makes of a store in use, as of its last committed round. `check_folders` reads in a
-process of its own, `python -m fedadmm.flower.folders FOLDER`, as runs/check.py does.
+process of its own, as runs/check.py does.
 """
 
-import json
 import shutil
-import sys
 import tempfile
 from collections import namedtuple
 from collections.abc import Iterator
@@ -75,7 +73,7 @@ def _copied(folder: Path) -> Iterator[Path]:
 
 def check_folders(path: Path) -> CheckResult:
     """Verify the folders of servers and clients in a folder."""
-    return read_findings("fedadmm.flower.folders", str(path))
+    return read_findings(findings, path)
 
 
 def findings(path: Path) -> Iterator[Finding]:
@@ -168,8 +166,3 @@ def _node_store(path: Path, about: dict[str, str]) -> NodeStore:
     (kind,) = _types(about)
     identity = {"federation": about["federation"]}
     return NodeStore(path / "state", client=int(about["client"]), client_type=kind, identity=identity)
-
-
-if __name__ == "__main__":
-    for finding in findings(Path(sys.argv[1])):
-        print(json.dumps(finding), flush=True)

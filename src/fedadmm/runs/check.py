@@ -1,15 +1,15 @@
 """Verify a run folder: every checksum, rounds without gaps, and what the algorithm promises of its states.
 
-`check_run` reads in a process of its own, `python -m fedadmm.runs.check RUN`: LMDB trusts its file, and a
-damaged one may take its reader down.
+`check_run` reads in a process of its own: LMDB trusts its file, and a damaged one may take its reader down.
 """
 
-import json
 import math
-import subprocess
+import multiprocessing
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ from fedadmm.uploads.settings import keeps_held_back
 class Finding(NamedTuple):
     """Something that a check found out."""
 
-    kind: Literal["fact", "problem", "end"]
+    kind: Literal["fact", "problem", "end", "error"]
     name: str
     text: str = ""
 
@@ -45,22 +45,40 @@ class CheckResult(NamedTuple):
 
 def check_run(path: Path, *, data_dir: Path | None = None) -> CheckResult:
     """Verify a run folder in a process of its own."""
-    return read_findings("fedadmm.runs.check", str(path), *([] if data_dir is None else [str(data_dir)]))
+    return read_findings(findings, path, data_dir=data_dir)
 
 
-def read_findings(module: str, *arguments: str) -> CheckResult:
-    """Return what a module that prints findings has found."""
-    command = [sys.executable, "-m", module, *arguments]
-    reader = subprocess.run(command, capture_output=True, text=True)
-    findings = [Finding(*json.loads(line)) for line in reader.stdout.splitlines()]
-    problems = [finding.text for finding in findings if finding.kind == "problem"]
-    if not findings or findings[-1].kind != "end":
-        last = reader.stderr.strip().splitlines()[-1:] or [f"exit code {reader.returncode}"]
+def read_findings(look: Callable[..., Iterator[Finding]], path: Path, **options: Any) -> CheckResult:
+    """Return what a function finds in a folder, in a process that it may take down."""
+    # Forked where that is safe, so that nothing is imported again.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    here, there = context.Pipe(duplex=False)
+    reader = context.Process(target=_send, args=(there, look, path), kwargs=options, daemon=True)
+    reader.start()
+    there.close()
+    found: list[Finding] = []
+    with here, suppress(EOFError):
+        while True:
+            found.append(here.recv())
+    reader.join()
+    problems = [finding.text for finding in found if finding.kind == "problem"]
+    if not found or found[-1].kind != "end":
+        why = found[-1].text if found and found[-1].kind == "error" else f"exit code {reader.exitcode}"
         problems.append(
-            f"the store is damaged: its reader died ({last[0]}); restore the run folder from a copy, or remove it "
+            f"the store is damaged: its reader died ({why}); restore the run folder from a copy, or remove it "
             "and run again"
         )
-    return CheckResult({f.name: f.text for f in findings if f.kind == "fact"}, problems)
+    return CheckResult({f.name: f.text for f in found if f.kind == "fact"}, problems)
+
+
+def _send(there: Connection, look: Callable[..., Iterator[Finding]], path: Path, **options: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the one that waits, and this one with it
+    torch.set_num_threads(1)  # a forked process must not use the threads of another
+    try:
+        for finding in look(path, **options):
+            there.send(finding)
+    except Exception as error:
+        there.send(Finding("error", "", f"{type(error).__name__}: {error}"))
 
 
 def findings(path: Path, *, data_dir: Path | None = None) -> Iterator[Finding]:
@@ -215,8 +233,3 @@ def rounding_of(float_type: torch.dtype, *, rounds: int) -> float:
 def problem(text: str) -> Finding:
     """Return the finding that something is wrong."""
     return Finding("problem", "", text)
-
-
-if __name__ == "__main__":
-    for finding in findings(Path(sys.argv[1]), data_dir=Path(sys.argv[2]) if sys.argv[2:] else None):
-        print(json.dumps(finding), flush=True)
