@@ -26,7 +26,11 @@ MakeHandler = Callable[[], Handler]  # called once in each worker; under "spawn"
 
 
 class WorkerDiedError(Exception):
-    """A worker process that ended by itself, with its exit code."""
+    """A worker process that is gone, and its exit code: minus a signal, or what it ended itself with."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        super().__init__(f"exit code {exit_code}")
+        self.ended_itself = (exit_code or 0) > 0
 
 
 class Pool:
@@ -63,8 +67,9 @@ class Pool:
                     answers[number] = worker.answer()
                 except WorkerDiedError as death:
                     deaths[number] += 1
-                    if deaths[number] == DEATHS_ALLOWED:
-                        raise _hopeless(worker.job, death) from death
+                    # One that ended itself would do so again: a script that spawns, and has no main guard.
+                    if deaths[number] == DEATHS_ALLOWED or death.ended_itself:
+                        raise _hopeless(worker.job, death, times=deaths[number]) from death
                     worker.restart()
                     waiting.insert(0, number)
             hand_out()  # at once: no worker waits while an answer is made use of
@@ -117,7 +122,7 @@ class _Worker:
             error, answer = self.connection.recv()
         except (EOFError, OSError):
             self.process.join()
-            raise WorkerDiedError(f"exit code {self.process.exitcode}") from None
+            raise WorkerDiedError(self.process.exitcode) from None
         finally:
             self.number = None
         if error is not None:
@@ -176,9 +181,10 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def _hopeless(job: Any, death: WorkerDiedError) -> InputError:
+def _hopeless(job: Any, death: WorkerDiedError, *, times: int) -> InputError:
+    ended = "a worker process" if times == 1 else f"{times} worker processes"
     return InputError(
-        f"{job} ended {DEATHS_ALLOWED} worker processes ({death}), perhaps for want of memory; use "
+        f"{job} ended {ended} ({death}), perhaps for want of memory; use "
         'fewer workers, a smaller batch_size, or engine = "serial"; in a script that starts processes with "spawn", '
         'put its calls under if __name__ == "__main__"'
     )
