@@ -1,4 +1,4 @@
-.PHONY: install demo test test-deployment check browser bench bench-peers docs site fuzz flower-kills clean
+.PHONY: install demo test test-deployment check browser bench bench-peers docs site fuzz soak flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -69,6 +69,10 @@ site: install
 # An hour of experiment files mutated from valid ones: each gives a sentence or a run, never a traceback.
 fuzz: install
 	$(BIN)/python tests/fuzz.py 3600
+
+# An hour of kills, full disks and resumes: the bytes are those of an undisturbed run, and nothing grows.
+soak: install
+	cd tests && ../$(BIN)/python soak.py 3600
 
 # A real SuperLink and SuperNodes whose processes are killed ten times as often as in the tests.
 flower-kills: install
