@@ -62,9 +62,9 @@ bench-peers: install
 docs: install
 	$(BIN)/python docs/build.py
 
-# The documentation: site/index.html, which opens from disk. Warnings are errors; what is unchanged is not run again.
+# The documentation: build/site/index.html, which opens from disk. Warnings are errors; what is unchanged is not run again.
 site: install
-	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs site
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
 # An hour of experiment files mutated from valid ones: each gives a sentence or a run, never a traceback.
 fuzz: install
@@ -79,4 +79,4 @@ flower-kills: install
 	FEDADMM_KILLS=10 $(BIN)/pytest -m deployment tests/flower/test_deployment.py
 
 clean:
-	rm -rf demo site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

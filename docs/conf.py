@@ -4,12 +4,13 @@ import hashlib
 import os
 import sys
 from importlib import metadata
+from logging import WARNING, getLogger
 from pathlib import Path
 
 import plotly
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.util.logging import getLogger
+from sphinx.util import logging
 
 import fedadmm
 
@@ -22,7 +23,7 @@ os.environ |= {
     "OMP_NUM_THREADS": "1",
     "COLUMNS": "100",
     "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE / "extensions"), os.environ.get("PYTHONPATH")))),
-    "FEDADMM_ROOT": str(ROOT),
+    "JUPYTER_PATH": str(HERE / "extensions" / "jupyter"),
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
 }
 
@@ -30,18 +31,29 @@ os.environ |= {
 def _digest() -> str:
     """Return a digest of all that the outputs of a page depend on."""
     digest = hashlib.sha256()
-    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.toml"), *(HERE / "extensions").glob("*.py")]
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.toml"), HERE / "extensions" / "curves.py"]
     for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
 
+
+getLogger("traitlets").setLevel(WARNING)  # of what it does, an error is enough
 
 project = "fedadmm"
 author = "The fedadmm maintainers"
 copyright = "The fedadmm maintainers, Apache-2.0"
 release = metadata.version("fedadmm")
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design", "mathematics", "docstrings"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "commands",
+    "docstrings",
+    "generated",
+    "mathematics",
+]
 exclude_patterns = ["figures", "extensions", "static"]
 nitpicky = True
 nitpick_ignore_regex = [
@@ -55,12 +67,14 @@ nitpick_ignore_regex = [
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(ROOT / "build" / "executed" / _digest())
+source_digest = _digest()
+nb_execution_cache_path = str(ROOT / "build" / "executed" / source_digest)
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_execution_timeout = 120
 nb_execution_in_temp = True
 nb_merge_streams = True
+nb_output_stderr = "remove"
 nb_mime_priority_overrides = [("html", "text/html", 0)]
 
 autodoc_member_order = "bysource"
@@ -95,10 +109,11 @@ def _check_names(app: Sphinx, env: BuildEnvironment) -> None:
     documented = {name for name, *_ in env.domains["py"].get_objects()}
     for name in fedadmm.__all__:
         if f"fedadmm.{name}" not in documented:
-            getLogger(__name__).warning("fedadmm.%s is not documented; add it to docs/reference/api.md", name)
+            logging.getLogger(__name__).warning("fedadmm.%s is not documented; add it to docs/reference/api.md", name)
 
 
 def setup(app: Sphinx) -> None:
     """Add what only this site does."""
+    app.add_config_value("source_digest", "", "env")  # a change of the source makes all pages anew
     app.connect("include-read", _link_pages)
     app.connect("env-check-consistency", _check_names)

@@ -1,6 +1,7 @@
 """The federation command, as a person uses it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from fedadmm.flower.local import EXIT_CODES, Shell, follow_run, runs
 from fedadmm.flower.local.processes import Started
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "DEPLOY.md"
+TUTORIAL = (DEPLOY.parent / "tutorials" / "real-nodes.md").read_text()
 
 
 @pytest.mark.slow
@@ -165,6 +167,10 @@ def test_the_page_for_newcomers_leads_to_a_finished_run(tmp_path: Path) -> None:
         said = ran.stdout
         assert "own-accuracy" in said, said
         assert "Round 2 applies 4 of 4" in said, said
+        # The tutorial's file: the simulator gives the same bytes.
+        (tmp_path / "same_bytes.py").write_text(re.search(r"{file} same_bytes.py\n(.*?)```", TUTORIAL, re.DOTALL)[1])
+        server = "federation/server/fedadmm-state/digits/server"
+        assert "the same, bit for bit" in in_bash(f"{sys.executable} same_bytes.py 2 {server}", folder=tmp_path)
         status = fedadmm("federation", "status", cwd=tmp_path).stdout
         assert "4 nodes are connected" in status
         assert status.count("round 2") == 4
