@@ -63,6 +63,7 @@ class Play:
 
     def round(self, clients: Iterable[int]) -> RoundSummary:
         """Play one round and commit it."""
+        clients = list(clients)
         self.checkpoint, summary = run_round(
             self.algorithm,
             self.checkpoint,
@@ -70,6 +71,7 @@ class Play:
             weight=self.weights.__getitem__,
             registered=sum(self.weights),
             transport=self.transport,
+            asked=clients,
         )
         self.store.commit(self.checkpoint, clients=summary.clients, record={})
         return summary

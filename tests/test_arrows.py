@@ -13,14 +13,14 @@ SOURCE = Path(fedadmm.__file__).parent
 PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
 # What a room may import of ours, besides itself.
-PLANS = {"core", "algorithms", "data", "uploads", "training", "network", "engine"}
+PLANS = {"core", "algorithms", "data", "uploads", "secure", "training", "network", "engine"}
 RUNS = PLANS | {"state", "config"}
 ARROWS = {
     "core": set(),
     "algorithms": {"core"},
     "data": {"core"},
     "state": {"core"},
-    "uploads": {"core"},
+    "uploads": {"core", "secure"},
     "secure": {"core"},
     "training": {"core", "data"},
     "engine": {"core", "data", "training", "state"},

@@ -11,9 +11,9 @@ from fedadmm.core.round import Assignment
 from fedadmm.core.state_parts import HeldBack, without_part
 from fedadmm.core.transport import Sent, Transport, followed, scaled
 from fedadmm.engine.probe import probe
-from fedadmm.uploads.chain import UploadSettings, transport_of
+from fedadmm.uploads.chain import transport_of
 from fedadmm.uploads.compression import CompressionStep
-from fedadmm.uploads.settings import Attack, Compression, Robust
+from fedadmm.uploads.settings import Attack, Compression, Robust, UploadSettings
 from play import Play, identical
 from worlds import World
 
@@ -105,11 +105,11 @@ UNTOUCHED = (
 
 
 def test_what_changes_no_upload_is_the_plain_run_to_the_bit(method: Algorithm, world: World) -> None:
-    like, plain = probe(method, world.theta).upload, world.play(method).rounds(ROUNDS)
+    (_, client, like), plain = probe(method, world.theta), world.play(method).rounds(ROUNDS)
     for tables in UNTOUCHED:
         if tables.compression is not None and trait(method, SkipsCommunication) is not None:
             continue  # error feedback is refused
-        transport = transport_of(tables, seed=0, num_clients=5, like=like)
+        transport = transport_of(tables, seed=0, num_clients=5, like=like, client=type(client))
         through = world.play(method, transport=transport).rounds(ROUNDS)
         # Buffers have no length to be clipped to: their median takes the place of their mean.
         clips = tables.robust is not None and tables.robust.norm is not None

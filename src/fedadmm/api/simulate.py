@@ -27,6 +27,7 @@ from fedadmm.network.settings import Clock, Faults
 from fedadmm.runs.assembly import Federation, assemble
 from fedadmm.runs.goal import Goal
 from fedadmm.runs.sinks import sinks_from
+from fedadmm.secure.settings import Secure
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
@@ -67,6 +68,7 @@ def simulate(
     compression: Compression | dict[str, Any] | None = None,
     robust: Robust | dict[str, Any] | None = None,
     attack: Attack | dict[str, Any] | None = None,
+    secure: Secure | dict[str, Any] | None = None,
     callbacks: Callbacks = (),
     progress: bool = True,
     out: str | Path | None = None,
@@ -86,7 +88,7 @@ def simulate(
     max_norm: the norm above which an upload is refused, or "100x" for a multiple of the median of the last rounds.
     float_type: "float64", or "bfloat16" for autocast, on weights in float32; that of the model's weights if None.
     devices: facts about the clients, one value each, for a participation of your own.
-    certificate, clock, faults, privacy, compression, robust, attack, state: tables as in an experiment's file, such as
+    certificate, clock, faults, privacy, secure, compression, robust, attack, state: tables as in an experiment's file:
         compression={"name": "int8"}; the name of a compressor may be an object of yours.
     callbacks: functions that are called after every round with its record and the simulation, or Listeners. One that
         returns True ends the run after that round, which counts: callbacks=[lambda record, _: record.accuracy > 0.9].

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from fedadmm.config.experiment import Experiment, Weighting
 from fedadmm.config.privacy_rules import check_alone, check_clipped, check_privacy
+from fedadmm.config.secure_rules import check_secure
 from fedadmm.config.tables import CertificateSettings, FloatType, ModelSettings
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.engine import EngineName, state_types
@@ -29,13 +30,13 @@ from fedadmm.core.optional import (
 from fedadmm.core.participation import Devices, Independent, Participation, ParticipationRule, Poisson, Uniform
 from fedadmm.data.federated import FederatedData, check_flippable
 from fedadmm.network.settings import Clock, Faults
+from fedadmm.secure.settings import Secure
 from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
 from fedadmm.training.task import LearningTask
-from fedadmm.uploads.chain import UploadSettings
-from fedadmm.uploads.settings import TABLES, Attack, Compression, Privacy, Robust
+from fedadmm.uploads.settings import TABLES, Attack, Compression, Privacy, Robust, UploadSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +69,12 @@ class Options:
     compression: Compression | None = None
     robust: Robust | None = None
     attack: Attack | None = None
+    secure: Secure | None = None
 
     @property
     def uploads(self) -> UploadSettings:
         """The tables about uploads."""
-        return UploadSettings(**{name: getattr(self, name) for name in TABLES})
+        return UploadSettings.of(self)
 
 
 IN_FILES = ("seed", "weighting", "engine", "workers", "evaluate_every", "max_norm")
@@ -106,6 +108,10 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     check_uploads(algorithm, options.uploads, weighting=options.weighting, selected=selected)
     if options.attack is not None and options.attack.name == "label_flip":
         check_flippable(options.data)
+    asynchronous = clock is not None and clock.asynchronous is not None
+    check_secure(
+        algorithm, options.uploads, max_norm=options.max_norm, weighting=options.weighting, asynchronous=asynchronous
+    )
     check_personal(algorithm, options.local, options.personal)
     _check_personal_scores(options, client_test=client_test)
     if faults is not None and options.engine == "ray":

@@ -16,6 +16,7 @@ from fedadmm.core.files import parse_toml
 from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.settings import Count, MaxNorm, Settings
 from fedadmm.network.settings import Clock, Faults
+from fedadmm.secure.settings import Secure
 from fedadmm.training.local import LocalTraining
 from fedadmm.uploads.settings import Attack, Compression, Privacy, Robust
 
@@ -64,6 +65,7 @@ class Experiment(Settings):
     compression = {name = "int8"}: how uploads are made shorter before they travel; left out, they are not.
     robust = {name = "median"}: what takes the place of the mean of a round's uploads; left out, nothing does.
     attack = {name = "sign_flip", share = 0.2}: clients that send something wrong; left out, all are honest.
+    secure = {bits = 32}: the server learns the sum of uploads and none of them; left out, it learns each.
     """
 
     name: str = "run"
@@ -95,6 +97,7 @@ class Experiment(Settings):
     compression: Compression | None = None
     robust: Robust | None = None
     attack: Attack | None = None
+    secure: Secure | None = None
 
     @model_validator(mode="after")
     def _check_goal(self) -> Self:

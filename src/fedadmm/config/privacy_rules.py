@@ -16,7 +16,7 @@ from fedadmm.engine.probe import probe
 if TYPE_CHECKING:
     from fedadmm.config.compatibility import Options
     from fedadmm.training.flat import FlatModel
-    from fedadmm.uploads.chain import UploadSettings
+    from fedadmm.uploads.settings import UploadSettings
 
 
 def check_clipped(algorithm: AnyAlgorithm) -> None:

@@ -149,7 +149,7 @@ def run_client(
         sent = transport.send(sent, before=known, assignment=assignment)
         finite = is_finite(sent.upload) and is_finite(sent.state)
     stats = stats._replace(upload_norm=norm_of(sent.upload), within_clip=sent.within_clip)
-    oversized = stats.upload_norm > assignment.largest
+    oversized = stats.upload_norm > assignment.largest or not sent.fits
     result = ClientResult(
         assignment.client,
         sent.upload,
@@ -193,14 +193,18 @@ def run_round(
     weight: Callable[[int], float],
     registered: float,
     transport: Transport | None = None,
+    asked: Sequence[int] = (),
 ) -> tuple[ServerCheckpoint, RoundSummary]:
-    """Apply the results of one round, which come in rising order of their clients' ids."""
+    """Apply the results of one round, which come in rising order of their clients' ids.
+
+    asked: all whose results might have come, for a transport that has to know them.
+    """
     number, server, (floats, integers), seen = checkpoint
     uploads: Collector = MeanInOrder()
     buffers: Collector = MeanInOrder()
     private = None if transport is None else transport.private
     if transport is not None:
-        uploads = transport.collector(uploads, number + 1)
+        uploads = transport.collector(uploads, number + 1, asked=asked)
         buffers = transport.buffer_collector(buffers, number + 1)
     down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
     done: list[ClientResult] = []  # without their uploads
@@ -233,6 +237,8 @@ def run_round(
             server = algorithm.server_update(server, uploads.mean(), turnout)
         if buffers.weight:
             (floats,) = buffers.mean()
+    # What is added up under masks is known as a sum: no client's own norm and steps.
+    is_hidden = transport is not None and transport.sums is not None
     summary = RoundSummary(
         _ids(applied),
         _ids(refused),
@@ -241,10 +247,10 @@ def run_round(
         sum(result.stats.gradient_evaluations for result in done),
         bytes_up,
         bytes_down,
-        achieved([result.stats for result in counting]),
+        {} if is_hidden else achieved([result.stats for result in counting]),
         _ids(result for result in counting if result.silent),
         _ids(result for result in refused if result.oversized),
-        median(result.stats.upload_norm for result in applied) if applied else None,
+        median(result.stats.upload_norm for result in applied) if applied and not is_hidden else None,
     )
     if private is not None:
         summary = private.released(number + 1, summary, applied)

@@ -43,6 +43,7 @@ class Sent(NamedTuple):
     held_back: Vector | None = None  # before the steps: of the uploads so far; None: none
     wire: Arrays | None = None  # what travels, where it is not the upload field by field
     within_clip: bool | None = None  # whether the update was no longer than `clip` allows, None if nothing is clipped
+    fits: bool = True  # else the upload is too large for the form in which it would travel, and is not sent
 
 
 class Step(Protocol):
@@ -83,6 +84,7 @@ class Private(Protocol):
 
 
 Wrap = Callable[[Collector, int], Collector]  # of the collector inside, and the round
+Sums = Callable[[int, Sequence[int]], Collector]  # of the round, and the clients that were asked in it
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Transport:
     keeps_held_back: bool = False  # whether `held_back` is a part of clients' states
     codec: Codec | None = None  # of the step that sets `wire`
     private: Private | None = None  # at the server alone; its collector is around all others
+    sums: Sums | None = None  # what takes uploads in the place of the plain mean
 
     def send(self, sent: Sent, *, before: Message, assignment: Assignment) -> Sent:
         """Return what a client sends and keeps of its update."""
@@ -102,9 +105,9 @@ class Transport:
             sent = step(sent, before=before, assignment=assignment)
         return sent
 
-    def collector(self, plain: Collector, round: int) -> Collector:
-        """Return what takes the uploads of a round, around the plain mean."""
-        collector = _wrapped(plain, self.wraps, round)
+    def collector(self, plain: Collector, round: int, *, asked: Sequence[int] = ()) -> Collector:
+        """Return what takes the uploads of a round, around the plain mean, or what takes its place."""
+        collector = _wrapped(plain if self.sums is None else self.sums(round, asked), self.wraps, round)
         return collector if self.private is None else self.private.collector(collector, round)
 
     def after(self, numbers: Mapping[str, float | None]) -> Transport:

@@ -16,8 +16,7 @@ from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
 from fedadmm.core.participation import Uniform
 from fedadmm.core.settings import Count, MaxNorm, Natural, Positive, Probability, Settings
 from fedadmm.training.local import LocalTraining
-from fedadmm.uploads.chain import UploadSettings
-from fedadmm.uploads.settings import TABLES, Compression, Robust
+from fedadmm.uploads.settings import TABLES, Compression, Robust, UploadSettings
 
 Scalar = str | int | float | bool
 

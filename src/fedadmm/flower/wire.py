@@ -17,7 +17,8 @@ from fedadmm.core.state_parts import HeldBack, vectors_of, with_parts
 from fedadmm.core.transport import Arrays
 from fedadmm.engine.probe import probe
 from fedadmm.training.flat import FlatModel
-from fedadmm.uploads.chain import UploadSettings, transport_of
+from fedadmm.uploads.chain import transport_of
+from fedadmm.uploads.settings import UploadSettings
 
 UNTOUCHED = UploadSettings()  # nothing becomes of uploads
 
@@ -53,7 +54,7 @@ class Wire:
         """Begin; `tables` say what becomes of uploads, with the random numbers of `seed`."""
         theta = model.weights.clone()
         self.download, client, self.upload = probe(algorithm, theta)
-        self.transport = transport_of(tables, seed=seed, num_clients=0, like=self.upload)
+        self.transport = transport_of(tables, seed=seed, num_clients=0, like=self.upload, client=type(client))
         self._codec = None if self.transport is None else self.transport.codec
         keeps = self.transport is not None and self.transport.keeps_held_back
         held_back = HeldBack(vectors_of(self.upload)) if keeps else None

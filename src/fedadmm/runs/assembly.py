@@ -14,6 +14,7 @@ from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
 from fedadmm.config.experiment import Experiment, Weighting
 from fedadmm.config.privacy_rules import check_buffers
+from fedadmm.config.secure_rules import check_unmasked
 from fedadmm.config.tables import DataSettings, FloatType
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import StateTypes, state_types
@@ -42,7 +43,7 @@ from fedadmm.training.task import LearningTask
 from fedadmm.uploads.attack import attackers
 from fedadmm.uploads.chain import transport_of
 from fedadmm.uploads.privacy import PrivateSums, private_sums, sampled
-from fedadmm.uploads.settings import TABLES, keeps_held_back
+from fedadmm.uploads.settings import TABLES, UploadSettings
 
 MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
 
@@ -98,11 +99,17 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         check_model(algorithm, task)
         if options.privacy is not None:
             check_buffers(task.model)
+        check_unmasked(options.uploads, num_buffers=sum(part.numel() for part in task.buffers()))
         initial = task.model.weights.clone()
         forms = probe(algorithm, initial)
         private, num_clients = _private(options, participation, forms), data.num_clients
         transport = transport_of(
-            options.uploads, seed=seed, num_clients=num_clients, like=forms.upload, private=private
+            options.uploads,
+            seed=seed,
+            num_clients=num_clients,
+            like=forms.upload,
+            client=type(forms.client),
+            private=private,
         )
         choice = choose(options.engine, algorithm, task, num_workers=options.workers, transport=transport)
         judge = judge_of(options, task)
@@ -192,9 +199,14 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     return assemble(experiment.algorithm, options)
 
 
+def keeps_rest(experiment: Experiment) -> bool:
+    """Return whether the clients of an experiment keep what was left out of their uploads."""
+    return UploadSettings.of(experiment).keep_rest(state_types(experiment.algorithm).client)
+
+
 def stored_types(experiment: Experiment) -> StateTypes:
     """Return the types of what the store of an experiment keeps."""
-    personal, held_back = experiment.model.personal is not None, keeps_held_back(experiment.compression)
+    personal, held_back = experiment.model.personal is not None, keeps_rest(experiment)
     return state_types(experiment.algorithm, personal=personal, held_back=held_back)
 
 

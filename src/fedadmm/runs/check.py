@@ -21,11 +21,10 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.engine.probe import probe
-from fedadmm.runs.assembly import ClientWeights, data_of, stored_types
+from fedadmm.runs.assembly import ClientWeights, data_of, keeps_rest, stored_types
 from fedadmm.runs.export import MAKE_AGAIN, is_of, read_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
-from fedadmm.uploads.settings import keeps_held_back
 
 
 class Finding(NamedTuple):
@@ -177,7 +176,7 @@ def _states(
         yield Finding("fact", "invariant", f"none of {invariant.name}: {reason}")
         invariant = None
     upload: Message = ()
-    if invariant is not None and keeps_held_back(experiment.compression):
+    if invariant is not None and keeps_rest(experiment):
         upload = probe(experiment.algorithm, initial).upload
         if invariant.adds is None:
             yield Finding("fact", "invariant", "not checked: what is held back counts differently from round to round")

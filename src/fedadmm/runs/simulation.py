@@ -110,6 +110,7 @@ class Simulation:
                 weight=self.weights,
                 registered=self.weights.total,
                 transport=transport,
+                asked=[assignment.client for assignment in assignments],
             )
         counted = sorted(summary.clients + summary.silent)
         due = last or number % (self.federation.options.evaluate_every or 1) == 0

@@ -1,12 +1,27 @@
 """Numbers as whole numbers modulo 2^bits, whose sums are exact in any order."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Words = npt.NDArray[Any]  # unsigned whole numbers of 32 or 64 bits, which wrap around
+Words = npt.NDArray[Any]  # unsigned whole numbers of 16, 32 or 64 bits, which wrap around
+Numbers = npt.NDArray[np.float64]
+
+
+Rule = Callable[[Numbers], Numbers]  # which whole number takes the place of a number
+
+
+def drawn(generator: np.random.Generator) -> Rule:
+    """Return the rule that draws from the two whole numbers next to a number, so that the mean is right."""
+
+    def rule(numbers: Numbers) -> Numbers:
+        below = np.floor(numbers)
+        return below + (generator.random(numbers.shape) < numbers - below)
+
+    return rule
 
 
 class OutOfRangeError(ValueError):
@@ -16,13 +31,13 @@ class OutOfRangeError(ValueError):
 class FixedPoint(NamedTuple):
     """Numbers from -largest to largest; a sum of up to `num_terms` of them is the sum, and never wraps around."""
 
-    bits: int  # 32 or 64
+    bits: int
     largest: float
     num_terms: int
 
     @property
     def binary_places(self) -> int:
-        """How many digits there are after the binary point: the finest step is 2^-places."""
+        """How many digits there are after the binary point: as many as the largest sum leaves."""
         places = self.bits - 1 - math.floor(math.log2(self.num_terms * self.largest))
         while self.num_terms * (math.floor(self.largest * 2.0**places) + 1) >= 2 ** (self.bits - 1):
             places -= 1
@@ -33,17 +48,22 @@ class FixedPoint(NamedTuple):
         """The distance between two numbers that can be told apart."""
         return 2.0**-self.binary_places
 
-    def encode(self, numbers: npt.NDArray[Any], generator: np.random.Generator) -> Words:
-        """Return the words of some numbers; each is rounded up or down at random, so that it is right in the mean."""
+    def rounded(self, numbers: npt.ArrayLike, rule: Rule = np.rint) -> Numbers:
+        """Return numbers as whole steps, to the nearest or by another rule.
+
+        One that is out of range, or no number, raises OutOfRangeError.
+        """
         exact = np.asarray(numbers, np.float64)
         farthest = float(np.abs(exact).max(initial=0.0))
         if not farthest <= self.largest:  # nor is NaN
             raise OutOfRangeError(f"{farthest:g} is beyond {self.largest:g}")
-        scaled = exact * 2.0**self.binary_places
-        signed = np.floor(scaled + generator.random(scaled.shape)).astype(np.int64)
-        return signed.astype(np.int32).view(np.uint32) if self.bits == 32 else signed.view(np.uint64)
+        return rule(exact * 2.0**self.binary_places) * self.step
 
-    def decode(self, total: Words) -> npt.NDArray[np.float64]:
-        """Return the numbers that a sum of words stands for."""
-        signed = total.view(np.int32 if self.bits == 32 else np.int64)
-        return signed.astype(np.float64) * self.step
+    def words(self, rounded: npt.ArrayLike) -> Words:
+        """Return the words of numbers that are whole steps."""
+        whole = (np.asarray(rounded, np.float64) * 2.0**self.binary_places).astype(np.int64)
+        return whole.astype(f"int{self.bits}").view(f"uint{self.bits}")
+
+    def numbers(self, words: Words) -> Numbers:
+        """Return the numbers that words stand for, or sums of words."""
+        return words.view(f"int{self.bits}").astype(np.float64) * self.step

@@ -8,11 +8,12 @@ Graph = dict[int, tuple[int, ...]]  # client -> its neighbours, rising
 def harary(order: Sequence[int], *, degree: int) -> Graph:
     """Return the graph in which each client has this many neighbours: the nearest in a circle of all.
 
-    order: the clients around the circle. One neighbour more where an odd degree does not fit an odd number of clients;
+    order: the clients around the circle. One neighbour fewer where an odd degree does not fit an odd number of clients;
     all others where there are not so many.
     """
     num = len(order)
-    degree = min(degree + (degree % 2 and num % 2), num - 1)
+    degree = min(degree, num - 1)
+    degree -= degree % 2 and num % 2
     steps = [*range(1, degree // 2 + 1), *([num // 2] if degree % 2 else [])]
     return {
         client: tuple(sorted({order[(at + step) % num] for near in steps for step in (near, -near)}))

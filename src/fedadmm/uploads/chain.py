@@ -1,37 +1,35 @@
 """The chain of all mechanisms that an experiment asks for, in the order in which an upload meets them."""
 
-from typing import NamedTuple
-
 from fedadmm.core.algorithm import Message
-from fedadmm.core.transport import Private, Step, Transport, Wrap
+from fedadmm.core.transport import Private, Step, Sums, Transport, Wrap
 from fedadmm.uploads.attack import AttackStep, LieWrap, attackers
 from fedadmm.uploads.clip import ClipStep
 from fedadmm.uploads.compression import CompressionStep
 from fedadmm.uploads.robust import BufferWrap, RobustWrap
-from fedadmm.uploads.settings import Attack, Compression, Privacy, Robust, keeps_held_back
-
-
-class UploadSettings(NamedTuple):
-    """The tables about uploads, None where there is none."""
-
-    compression: Compression | None = None
-    robust: Robust | None = None
-    attack: Attack | None = None
-    privacy: Privacy | None = None
+from fedadmm.uploads.settings import UploadSettings
 
 
 def transport_of(
-    settings: UploadSettings, *, seed: int, num_clients: int, like: Message, private: Private | None = None
+    settings: UploadSettings,
+    *,
+    seed: int,
+    num_clients: int,
+    like: Message,
+    client: type[Message],
+    private: Private | None = None,
 ) -> Transport | None:
-    """Return what becomes of uploads, None if nothing does; `like` is an upload, for its form alone.
+    """Return what becomes of uploads, None if nothing does.
 
+    like: an upload, for its form alone. client: the type of a client's state.
     private: the server's half of differential privacy, where this is the server.
     """
-    compression, robust, attack, privacy = settings
+    compression, robust, attack, privacy, secure = settings
     steps: list[Step] = []
     wraps: list[Wrap] = []
     buffer_wraps: list[Wrap] = []
+    sums: Sums | None = None
     codec = None
+    keeps_rest = settings.keep_rest(client)
     if attack is not None and attack.name not in ("label_flip", "lie"):
         steps.append(AttackStep(attack, attackers(attack, num_clients=num_clients, seed=seed), seed))
     if robust is not None:
@@ -46,7 +44,14 @@ def transport_of(
     if compression is not None:
         codec = CompressionStep(compression, seed, like)
         steps.append(codec)
+    if secure is not None:
+        from fedadmm.secure.encoding import Encoding
+        from fedadmm.secure.transport import MaskedSums, RoundingStep  # an extra
+
+        encoding = Encoding(secure.coordinates(num_clients), like)
+        steps.append(RoundingStep(encoding, seed, keeps_rest, lengthens=privacy is None))
+        sums = MaskedSums(encoding, secure, seed)
     if not any(settings):
         return None
-    keeps, chain = keeps_held_back(compression), (tuple(steps), tuple(wraps), tuple(buffer_wraps))
-    return Transport(*chain, keeps_held_back=keeps, codec=codec, private=private)
+    chain = (tuple(steps), tuple(wraps), tuple(buffer_wraps))
+    return Transport(*chain, keeps_held_back=keeps_rest, codec=codec, private=private, sums=sums)

@@ -121,7 +121,11 @@ class NoisedSum:
 
     def __init__(self, sums: PrivateSums, inside: Collector, round: int) -> None:
         self._sums, self._inside, self._round = sums, inside, round
-        self.weight = sums.cohort
+
+    @property
+    def weight(self) -> float:
+        """The number of clients that is expected; 0 if a masked sum cannot be had: then nothing is released."""
+        return 0.0 if getattr(self._inside, "is_void", False) else self._sums.cohort
 
     def add(self, message: Message, *, weight: float, clients: tuple[int, ...] = ()) -> None:
         """Take a message; all clients weigh the same."""

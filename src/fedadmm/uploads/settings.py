@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, PlainSerializer
 
 from fedadmm.core.errors import InputError, import_named, near_names
 from fedadmm.core.settings import Count, Fraction, MaxNorm, NonNegative, Positive, Probability, Settings, within
+from fedadmm.secure.settings import Secure
 from fedadmm.uploads.accountant import Sampling
 
 COMPRESSORS = ("bfloat16", "int8", "int4", "top_k", "random_k")
@@ -174,9 +175,33 @@ class Privacy(Settings):
 
 
 # The tables, by their names in an experiment, in `simulate` and in the Flower app.
-TABLES: dict[str, type[Settings]] = {"compression": Compression, "robust": Robust, "attack": Attack, "privacy": Privacy}
+TABLES: dict[str, type[Settings]] = {
+    "compression": Compression,
+    "robust": Robust,
+    "attack": Attack,
+    "privacy": Privacy,
+    "secure": Secure,
+}
 
 
-def keeps_held_back(compression: Compression | None) -> bool:
-    """Return whether clients keep what was left out of their uploads."""
-    return compression is not None and compression.error_feedback
+class UploadSettings(NamedTuple):
+    """The tables about uploads, None where there is none."""
+
+    compression: Compression | None = None
+    robust: Robust | None = None
+    attack: Attack | None = None
+    privacy: Privacy | None = None
+    secure: Secure | None = None
+
+    @classmethod
+    def of(cls, settings: Any) -> "UploadSettings":
+        """Return the tables of whatever has them."""
+        return cls(**{name: getattr(settings, name) for name in TABLES})
+
+    def keep_rest(self, client: type[Any]) -> bool:
+        """Return whether clients with states of this type keep what was left out of their uploads."""
+        if self.compression is not None and self.compression.error_feedback:
+            return True
+        # Without what rounding leaves out, sums that the server keeps of states would drift from them. With noise they
+        # do anyhow, and nothing may be added to what was clipped.
+        return self.secure is not None and self.privacy is None and bool(client._fields)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from played import STAGES, added, play, words_of
+from secure_played import STAGES, added, play, words_of
 
 from fedadmm.secure.in_one_process import MaskedSum
 from fedadmm.secure.protocol import Keys, Revealed, Terms, VoidError, draw_secrets, masked, reveal, seal_shares, unmask
