@@ -1,10 +1,12 @@
 """Seconds per round of the example app over local nodes, and bytes between nodes and SuperLink against the vector's.
 
 python benchmarks/flower.py --nodes 4 --rounds 6
+python benchmarks/flower.py --plain      # nodes as Flower starts them, with a Python process for each message
 """
 
 import argparse
 import json
+import os
 import shutil
 import socket
 import statistics
@@ -15,6 +17,7 @@ import time
 from pathlib import Path
 
 from fedadmm.flower.local import LocalFederation
+from fedadmm.flower.local.processes import family
 
 APP = Path(__file__).parents[1] / "examples" / "flower-fedadmm"
 
@@ -59,6 +62,16 @@ class MeteredFederation(LocalFederation):
         return f"127.0.0.1:{self.meter.port}"
 
 
+def cpu_of_nodes(federation: LocalFederation) -> float:
+    """Return the seconds of a core that all nodes have used, with the processes that they started and saw end."""
+    ticks = 0
+    for name, process in federation.processes.items():
+        for member in family(process) if name != "superlink" else ():
+            fields = Path(f"/proc/{member.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))  # its own in user and system mode, and those of its children
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: Path) -> None:
     """Run the app and print a table."""
     app = shutil.copytree(APP, folder / "app")
@@ -66,23 +79,26 @@ def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: P
     environment = federation.command_environment
     subprocess.run(["flwr", "run", app, "lab", "--run-config", overrides], env=environment, check=True)
     lines = federation.folder / "server" / "fedadmm-state" / "digits" / "server" / "rounds.jsonl"
-    passed: dict[int, tuple[int, int]] = {}
+    passed: dict[int, tuple[float, ...]] = {}  # rounds done -> bytes up and down, seconds of a core, and the clock
     meter = federation.meter
     assert meter is not None
     while len(passed) < rounds:
         done = len(lines.read_text().splitlines()) if lines.exists() else 0
         if done and done not in passed:
-            passed[done] = (meter.up, meter.down)
+            passed[done] = (meter.up, meter.down, cpu_of_nodes(federation), time.monotonic())
         time.sleep(0.2)
         assert all(process.alive for process in federation.processes.values()), "a process has ended"
         if done == rounds:
             break
     records = [json.loads(line) for line in lines.read_text().splitlines()]
     first, last = min(passed), max(passed)
-    up, down = ((b - a) / (last - first) / nodes for a, b in zip(passed[first], passed[last], strict=True))
+    up, down, cpu, clock = ((b - a) / (last - first) for a, b in zip(passed[first], passed[last], strict=True))
+    up, down, cpu = up / nodes, down / nodes, cpu / nodes
     vector = records[-1]["bytes_up"] / nodes
     seconds = [record["seconds"] for record in records]
     print(f"seconds per round: median {statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})")
+    print(f"from the first commit to the last: {clock:.1f} seconds a round")
+    print(f"a node uses {cpu:.1f} seconds of a core a round")
     print(f"the upload's vector: {vector:,.0f} bytes")
     print(f"a node sends {up:,.0f} bytes a round ({up / vector:.2f} of it)")
     print(f"a node receives {down:,.0f} bytes a round ({down / vector:.2f} of it)")
@@ -93,9 +109,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--plain", action="store_true", help="nodes as Flower starts them")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         federation = MeteredFederation(Path(name) / "federation")
+        if arguments.plain:
+            federation.supernode = ("flower-supernode",)
         try:
             federation.up(num_nodes=arguments.nodes)
             measure(federation, nodes=arguments.nodes, rounds=arguments.rounds, folder=Path(name))

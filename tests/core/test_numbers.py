@@ -50,7 +50,7 @@ def test_a_server_that_forgot_a_pending_update_is_healed() -> None:
 
 @pytest.mark.parametrize("journal", [KEPT, Journal(), Journal(acknowledged=3)])
 def test_a_client_that_lost_an_applied_update_refuses(journal: Journal) -> None:
-    with pytest.raises(InputError, match=r"applied update 4 of client 0.*restore the newer one, or join under"):
+    with pytest.raises(InputError, match=r"applied update 4 of client 0.*restore the newer one, or have"):
         settled(journal, asked(applied=4))
 
 

@@ -6,6 +6,7 @@ Flower takes a minute to notice that somebody is dead, so it is told. FEDADMM_KI
 import json
 import os
 import random
+import ssl
 import time
 from collections.abc import Iterator
 
@@ -37,6 +38,12 @@ def test_theta_is_the_serial_simulators_and_strangers_and_hostile_nodes_are_refu
     (port,) = free_ports(1)
     stranger = federation.start_node("stranger", port=port, config="partition-id=0 num-partitions=3")
     run = deployed.run()
+    # The certificate is renewed in the midst of the run, which goes on.
+    deployed.until(lambda: deployed.rounds() >= 1, seconds=600)
+    host, port = federation.superlink_address.split(":")
+    before = ssl.get_server_certificate((host, int(port)))
+    federation.renew()
+    deployed.until(lambda: ssl.get_server_certificate((host, int(port))) != before, seconds=60)
     deployed.wait(run, rounds=3, seconds=900)
     first, *others = map(json.loads, (deployed.server / "rounds.jsonl").read_text().splitlines())
     assert (first["clients"], first["refused"]) == ([0, 1, 2], [])
@@ -71,3 +78,19 @@ def test_books_agree_whoever_is_killed_and_whenever(deployed: Deployed) -> None:
     deployed.pursue(lambda: deployed.rounds() == rounds, seconds=600)
     deployed.until(lambda: not deployed.unfinished(), seconds=120, every=1.0)
     deployed.assert_books_agree()
+
+
+@pytest.mark.slow
+def test_server_and_nodes_go_back_together_and_on_again(deployed: Deployed) -> None:
+    deployed.changes |= {"num-server-rounds": deployed.rounds() + 3}
+    deployed.wait(deployed.run(), rounds=deployed.changes["num-server-rounds"], seconds=600)
+    last = deployed.rounds()
+    deployed.changes |= {"rollback-to": last - 2}
+    deployed.wait(deployed.run(), rounds=last - 2, seconds=600)
+    deployed.assert_books_agree()
+    deployed.changes |= {"rollback-to": 0}
+    deployed.wait(deployed.run(), rounds=last, seconds=600)
+    deployed.assert_books_agree()
+    deployed.changes |= {"verify": "true"}  # as Flower reads it
+    deployed.wait(deployed.run(), rounds=last, seconds=600)
+    assert "digest" in (deployed.server / "log.jsonl").read_text().rpartition("is in step")[2]

@@ -53,10 +53,11 @@ def test_the_hostile_and_the_lost_are_found_from_the_status(tmp_path: Path, monk
         (3, 103, 1, 0, 1),
     ]
     assert "steps" in rows[2].facts.problem
-    monkeypatch.setattr(console.out, "width", 200)
+    monkeypatch.setattr(console.out, "width", 80)
     said = CliRunner().invoke(app, ["status", "--server", str(server)]).stdout
-    (line,) = [line for line in said.splitlines() if " 102 " in line]
-    assert "steps" in line
+    (line,) = [line for line in said.splitlines() if line.split()[:2] == ["2", "102"]]
+    assert line.split()[-2:] == ["2", "0"]  # refused, lost
+    assert "client 2, node 102: steps is inf" in said
 
 
 def test_a_node_that_is_left_out_has_a_row_with_the_reason(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_grid import LocalGrid, assert_books_agree, start
+from local_grid import LocalGrid, assert_books_agree, start, state_on_disk
 from test_strategy import config_of, grid_of, server_of
+from typer.testing import CliRunner
 
+from fedadmm.cli.federation import app
 from fedadmm.core.errors import InputError
 from fedadmm.flower import server_app
 from fedadmm.flower.folders import findings
@@ -140,3 +142,22 @@ def test_verify_compares_digests_and_names_a_state_that_is_another(tmp_path: Pat
         strategy._folder.store.note("state of client 1", f"{number} {other}")
     with pytest.raises(InputError, match=f"client 1 has another state under update {number}"):
         ask(config, grid, verify=True)
+
+
+def test_a_client_whose_machine_was_lost_with_its_state_begins_anew(tmp_path: Path) -> None:
+    config = config_of(tmp_path, algorithm__name="told:Told")  # whose clients are told their last round
+    grid, server = grid_of(config), tmp_path / "digits" / "server"
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=2)
+        seen = strategy.checkpoint.seen
+    shutil.rmtree(tmp_path / "digits" / "client-2")
+    said = CliRunner().invoke(app, ["rebind", "2", str(server), "--anew"])
+    assert "begins as a newcomer" in said.stdout
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=2)
+        assert [record.clients for record in strategy._folder.records()] == [(0, 1, 2, 3)] * 4
+        assert strategy.checkpoint.seen == seen  # it is the same client
+        # As if it had not been there before: the state says so, in which it was told nothing wrong.
+        assert state_on_disk(strategy, 2, tmp_path) == (4, 0.0)
+    assert not grid.errors
+    ask(config, grid, verify=True)

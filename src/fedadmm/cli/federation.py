@@ -12,6 +12,7 @@ from fedadmm.config.plans import parse_changes
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import private_files
 from fedadmm.flower.local import EXIT_CODES, LINK, SENTENCES, LocalFederation, Shell, copy_app, follow_run, warnings_of
+from fedadmm.flower.local.supernode import run_supernode
 from fedadmm.flower.metrics import serve
 from fedadmm.flower.node_status import client_rows
 
@@ -121,6 +122,29 @@ def _shell(folder: Path) -> Shell:
     return _federation(folder).shell if here else Shell(Path.cwd(), environment={}, tell=_tell)
 
 
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@app.command("superlink", context_settings=PASSED_ON, add_help_option=False)
+def superlink_command(context: typer.Context) -> None:
+    """Run Flower's SuperLink, with the arguments of flower-superlink; it takes a renewed certificate without a stop.
+
+    Example: docs/DEPLOY.md, "Three machines".
+    """
+    from fedadmm.flower.local.superlink import run_superlink  # imports flwr
+
+    run_superlink(context.args)
+
+
+@app.command("supernode", context_settings=PASSED_ON, add_help_option=False)
+def supernode_command(context: typer.Context) -> None:
+    """Run Flower's SuperNode, with the arguments of flower-supernode; it starts an app for a message in no time.
+
+    Example: docs/DEPLOY.md, "Three machines".
+    """
+    run_supernode(context.args)
+
+
 @app.command("status")
 def status_command(
     folder: Folder = Path("federation"),
@@ -160,16 +184,19 @@ def _show_clients(server: Path) -> None:
     """Print a row for each client of a server, and for each node that is none."""
     if not server.is_dir():
         raise InputError(f"there is no folder {server}; a server's is STATE-DIR/NAME/server, where the ServerApp runs")
-    rows = []
+    rows, problems = [], []
     for client, node, facts, applied, lost in client_rows(server):
-        seen = "never" if facts.seen is None else datetime.fromtimestamp(facts.seen, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        rows.append(
-            ("none" if client is None else str(client), "none" if node is None else str(node), seen,
-             "none" if applied is None else f"round {applied}", "" if facts.norm is None else f"{facts.norm:.3g}",
-             str(facts.refused), str(lost), facts.problem)
-        )  # fmt: skip
-    columns = ("client", "node", "last seen", "last applied", "norm", "refused", "lost", "last problem")
-    show_table(str(server), columns, rows, right=("norm", "refused", "lost"), whole=("node", "last seen"), box=None)
+        seen = "never" if facts.seen is None else datetime.fromtimestamp(facts.seen, UTC).strftime("%Y-%m-%d %H:%MZ")
+        who = ["none" if each is None else str(each) for each in (client, node)]
+        norm = "" if facts.norm is None else f"{facts.norm:.3g}"
+        last = "none" if applied is None else f"round {applied}"
+        rows.append((*who, seen, last, norm, str(facts.refused), str(lost)))
+        if facts.problem:
+            problems.append(f"client {who[0]}, node {who[1]}: {facts.problem}")
+    columns = ("client", "node", "last seen", "applied", "norm", "refused", "lost")
+    show_table(str(server), columns, rows, right=columns[4:], whole=columns, box=None)
+    for problem in problems:
+        say(problem)
 
 
 @app.command("logs")
@@ -198,12 +225,12 @@ def kill_command(name: Name, folder: Folder = Path("federation")) -> None:
 
 @app.command("renew")
 def renew_command(folder: Folder = Path("federation")) -> None:
-    """Make the SuperLink's certificate anew; nodes need nothing, as the authority stays.
+    """Make the SuperLink's certificate anew, without a stop; nodes need nothing, as the authority stays.
 
     Example: fedadmm federation renew
     """
     _federation(folder).renew()
-    say("The SuperLink reads it when it starts: once the run has ended, `kill superlink` and `up`; nodes come back.")
+    say("New connections get it within some seconds; open ones, and the run, go on.")
 
 
 @app.command("rotate")
@@ -220,9 +247,11 @@ def rotate_command(name: Name, folder: Folder = Path("federation")) -> None:
 def rebind_command(
     client: Annotated[int, typer.Argument(help="The client whose machine was replaced.", show_default=False)],
     server: Annotated[Path, typer.Argument(help="The server's folder, STATE-DIR/NAME/server.", show_default=False)],
+    anew: Annotated[bool, typer.Option("--anew", help="Its state is lost: let it begin as a newcomer.")] = False,
 ) -> None:
     """Let the next node that joins as this client answer for it from then on; its old key is refused.
 
+    With --anew that node needs no state; what was applied of the lost one stays in the model.
     Example: fedadmm federation rebind 2 fedadmm-state/digits/server
     """
     from fedadmm.flower.server_folder import ServerFolder  # imports torch
@@ -232,9 +261,12 @@ def rebind_command(
         if folder.key_of(client) is None:
             raise InputError(f"client {client} is bound to no key in {server}; nothing was changed")
         folder.bind(client, None)
+        if anew:
+            folder.begin_anew(client)
     finally:
         folder.close()
-    say(f"The next node that joins as client {client} answers for it from then on.")
+    how = "and begins as a newcomer" if anew else "with the state of the old one, which must be in its folder"
+    say(f"The next node that joins as client {client} answers for it from then on, {how}.")
 
 
 @app.command("backup")

@@ -83,8 +83,8 @@ def settled(journal: Journal, request: Request) -> Journal:
     if taken_back:
         raise InputError(
             f"the server was rolled back to update {applied} of client {client}, and the states here are of updates "
-            f"{', '.join(map(str, confirmed))}; restore this client's folder of that time, or join under a client id "
-            "that never took part"
+            f"{', '.join(map(str, confirmed))}; restore this client's folder of that time, or have the server's "
+            f"operator run: fedadmm federation rebind {client} --anew"
         )
     if applied < journal.acknowledged:
         raise InputError(
@@ -94,7 +94,8 @@ def settled(journal: Journal, request: Request) -> Journal:
         )
     raise InputError(
         f"the server applied update {applied} of client {client}, and the state here is of update "
-        f"{journal.acknowledged}: it is older; restore the newer one, or join under a client id that never took part"
+        f"{journal.acknowledged}: it is older; restore the newer one, or have the server's operator run: fedadmm "
+        f"federation rebind {client} --anew"
     )
 
 

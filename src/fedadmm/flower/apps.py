@@ -30,6 +30,7 @@ from fedadmm.data.federated import chosen_of
 from fedadmm.data.reading import Reader
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.messages import NodeRequest, federation_of, pack_description, pack_scores, pack_update, read_request
+from fedadmm.flower.prompt_grid import prompt
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
@@ -236,6 +237,7 @@ def server_app(
     @app.main()
     @private_files()
     def main(grid: Grid, context: Context) -> None:
+        grid = prompt(grid)
         settings = FederationSettings.from_run_config(context.run_config)
         # Where nodes keep parts of the model, the server has no whole one to evaluate.
         asked = test if settings.personal is None else None

@@ -89,7 +89,7 @@ class ClientNodes:
             else:
                 problems.append(
                     f"client {client} has another state under update {applied} than it had when that was applied; "
-                    "restore its folder, or let it join under a client id that never took part"
+                    f"restore its folder, or use: fedadmm federation rebind {client} --anew"
                 )
         if problems:
             raise InputError("\n".join(problems))

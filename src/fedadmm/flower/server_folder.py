@@ -101,6 +101,16 @@ class ServerFolder:
         state = self.store.get(client)
         return NONE if state is None else state[0]
 
+    def last_round(self, client: int) -> int | None:
+        """Return the round of a client's last update that was applied; None if it has none, or begins anew."""
+        return None if self.applied(client) == NONE else self.store.round_of(client)
+
+    def begin_anew(self, client: int) -> None:
+        """Let a client whose state is lost begin as a newcomer; what was applied of it stays in the model."""
+        round = self.store.round_of(client)
+        if round is not None:
+            self.store.stage(round, client, Applied(NONE))
+
     def key_of(self, client: int) -> str | None:
         """Return the key that answers for a client, None if it never joined."""
         return self.store.noted(f"client {client}")

@@ -146,7 +146,7 @@ class AlgorithmStrategy(Strategy):
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
         began = time.perf_counter()
         connected = self._nodes.enough(grid)
-        assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.store.round_of)
+        assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.last_round)
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = _Round(replies, [], began, selected=replies.missing)
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)

@@ -29,5 +29,5 @@ def warnings_of(certificates: Iterable[Path]) -> list[str]:
         left = days_left(path)
         if left < WARNED:
             ends = "has ended" if left < 0 else f"ends in {left:.0f} days"
-            found.append(f"WARNING: the certificate {path} {ends}; make it anew and start the SuperLink again")
+            found.append(f"WARNING: the certificate {path} {ends}; make it anew: docs/DEPLOY.md, Certificates")
     return found

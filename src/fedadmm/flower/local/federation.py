@@ -31,6 +31,8 @@ FLOWER_ENVIRONMENT = {
 class LocalFederation:
     """A SuperLink and SuperNodes on loopback, whose processes outlive the command that started them."""
 
+    supernode: tuple[str, ...] = ("fedadmm", "federation", "supernode")  # what a node runs
+
     def __init__(self, folder: Path, *, tell: Tell = lambda line: None) -> None:
         self.folder = folder.absolute()
         self.environment = {"FLWR_HOME": str(self.folder / "flwr"), **FLOWER_ENVIRONMENT}
@@ -140,7 +142,7 @@ class LocalFederation:
         return [self.folder / "keys" / name for name in ("ca.crt", "server.pem")]
 
     def renew(self) -> None:
-        """Make the SuperLink's certificate, or make it anew; the SuperLink reads it when it starts."""
+        """Make the SuperLink's certificate, or make it anew; a running SuperLink takes it within some seconds."""
         self.shell.run(
             "openssl", "x509", "-req", "-in", "keys/server.csr", "-CA", "keys/ca.crt", "-CAkey", "keys/ca.key",
             "-CAcreateserial", "-copy_extensions", "copy", "-days", DAYS, "-out", "keys/server.pem",
@@ -171,7 +173,7 @@ class LocalFederation:
         """Start the SuperLink, and wait until it listens."""
         keys = self.folder / "keys"
         process = self.shell.start(
-            "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
+            "fedadmm", "federation", "superlink", "--host", "127.0.0.1", "--port", str(port),
             "--ssl-ca-certfile", f"{keys}/ca.crt", "--ssl-certfile", f"{keys}/server.pem",
             "--ssl-keyfile", f"{keys}/server.key", "--enable-supernode-auth",
             "--disable-runtime-dependency-installation", "--database", f"{self.folder}/superlink.db",
@@ -193,7 +195,7 @@ class LocalFederation:
     def start_node(self, name: str, *, port: int, config: str) -> Started:
         """Start a SuperNode with its key, in a folder of its own."""
         return self.shell.start(
-            "flower-supernode", "--superlink", self.superlink_address,
+            *self.supernode, "--superlink", self.superlink_address,
             "--root-certificates", str(self.folder / "keys/ca.crt"),
             "--auth-supernode-private-key", str(self.folder / "keys" / name),
             "--host", "127.0.0.1", "--port", str(port), "--node-config", config,
@@ -215,7 +217,8 @@ class LocalFederation:
 
     def _has_connected(self, name: str) -> bool:
         """Return whether a node's log says so since its last start: a SuperLink takes a dead node for alive."""
-        return "SuperNode ID" in self.log(name).read_text(errors="replace").rpartition("$ flower-supernode")[2]
+        text = self.log(name).read_text(errors="replace")
+        return "SuperNode ID" in f"\n{text}".rpartition("\n$ ")[2]
 
     def _write(self, name: str, process: Started) -> None:
         (self.folder / "processes.json").write_text(json.dumps({**self.processes, name: process}, indent=1))

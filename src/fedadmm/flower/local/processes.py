@@ -35,9 +35,7 @@ class Shell:
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str], tell: Tell) -> None:
         self.folder, self.tell = folder, tell
-        here = str(Path(sys.executable).parent)  # flwr is installed beside us, and starts its own commands by name
-        path = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
-        self.environment = {**os.environ, **environment, "PATH": path}
+        self.environment = {**os.environ, **environment, "PATH": search_path()}
         self._options: dict[str, Any] = {"env": self.environment, "stdin": subprocess.DEVNULL}
 
     def run(self, *command: str) -> str:
@@ -73,6 +71,11 @@ class Shell:
             remedy = 'pip install "fedadmm[flower]"' if name.startswith(("flwr", "flower")) else f"install {name}"
             raise InputError(f"there is no command {name}; {remedy}")
         return [found, *arguments]
+
+
+def search_path() -> str:
+    """Return where commands are found: flwr is installed beside us, and starts its own commands by name."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def end(processes: Sequence[Started], *, signals: Sequence[signal.Signals]) -> None:
