@@ -28,7 +28,8 @@ test: check browser
 	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup
 	$(BIN)/pytest -m "deployment and not slow" tests/flower
 
-# The real SuperLink alone, also one whose nodes and ServerApp are killed, the page for newcomers and Flower's simulation runtime.
+# The real SuperLink alone, also one whose nodes and ServerApp are killed, the page for newcomers, the guide for three machines in network
+# namespaces (which need root), and Flower's simulation runtime.
 test-deployment: install
 	$(BIN)/pytest -m deployment tests/flower
 

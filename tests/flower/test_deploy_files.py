@@ -51,5 +51,5 @@ def test_the_container_copies_what_is_there_and_is_no_root() -> None:
     copied = [source for name, rest in lines if name == "COPY" for source in rest.split()[:-1]]
     assert [source for source in copied if not (ROOT / source).exists()] == []
     assert [rest for name, rest in lines if name == "USER"] == ["fedadmm"]
-    assert json.loads(dict(map(tuple, lines))["CMD"])[0] == "flower-superlink"  # type: ignore[arg-type]
+    assert json.loads(dict(map(tuple, lines))["CMD"])[0] == "fedadmm"  # type: ignore[arg-type]
     assert "examples/flower-fedadmm" in (ROOT / "pyproject.toml").read_text()  # which the wheel is built with
