@@ -79,7 +79,7 @@ def test_any_history_is_the_lossless_one_without_the_clients_that_did_not_count(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 @given(rounds=ROUNDS, restores=RESTORES)
-@settings(max_examples=25, derandomize=False)
+@settings(max_examples=12, derandomize=False)
 def test_hundreds_of_other_histories_are_too(name: str, rounds: list[Any], restores: list[Any]) -> None:
     hold_the_law(name, WORLDS["quadratics"](), rounds, restores)
 
@@ -87,6 +87,6 @@ def test_hundreds_of_other_histories_are_too(name: str, rounds: list[Any], resto
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ON_A_NETWORK)
 @given(rounds=ROUNDS, restores=RESTORES)
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_so_are_histories_of_a_network_with_buffers(name: str, rounds: list[Any], restores: list[Any]) -> None:
     hold_the_law(name, WORLDS["network"](), rounds, restores)

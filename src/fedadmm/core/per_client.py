@@ -6,8 +6,9 @@ place where a client's value is looked up or drawn, and `check_length` the one w
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
-from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo, model_validator
@@ -33,9 +34,15 @@ PerClient: TypeAlias = Value | tuple[Value, ...] | Drawn[Value]
 
 def value_of(quantity: PerClient[Value], client: int, *, seed: int, purpose: str, round: int | None = None) -> Value:
     """Return a client's value; what is drawn is drawn once for each client, or anew in each round that is given."""
-    if isinstance(quantity, Drawn):
-        return quantity.draw(stream(seed, purpose, *(() if round is None else (round,)), client))
-    return quantity[client] if isinstance(quantity, tuple) else quantity
+    kind: type = type(quantity)
+    if _is_drawn(kind):
+        return cast(Drawn[Value], quantity).draw(stream(seed, purpose, *(() if round is None else (round,)), client))
+    return quantity[client] if isinstance(quantity, tuple) else cast(Value, quantity)
+
+
+@cache  # to ask whether something follows a protocol takes as long as a small client's step
+def _is_drawn(kind: type) -> bool:
+    return issubclass(kind, Drawn)
 
 
 def check_length(name: str, quantity: object, num_clients: int, *, what: str = "numbers") -> None:

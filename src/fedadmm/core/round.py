@@ -143,7 +143,8 @@ def run_client(
     stats = problem.stats()
     after = stats.buffers.floats
     # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
-    finite = is_finite((*upload, *state, *(problem.personal or ()), after[after != before]))
+    changed = (after[after != before],) if after.numel() else ()
+    finite = is_finite((*upload, *state, *(problem.personal or ()), *changed))
     sent = Sent(upload, state, None if held_back is None else held_back.held_back)
     if transport is not None and finite and assignment.sends:
         sent = transport.send(sent, before=known, assignment=assignment)

@@ -29,7 +29,7 @@ from fedadmm.studies.theory.quadratics import NO_BUFFERS, Quadratics, heterogene
 from fedadmm.studies.theory.walk import models
 
 EPSILONS = (1e-2, 1e-4, 1e-6)
-TABLE_1_CLIENTS, TABLE_1_ROUNDS = 64, 1000
+TABLE_1_CLIENTS, TABLE_1_ROUNDS = 64, 700
 NUM_CLIENTS, DIMENSION, NUM_ROUNDS, RHO = 10, 6, 300, 0.3
 # Forms that end elsewhere than the algorithm as it comes.
 FORMS: dict[str, dict[str, AnyAlgorithm]] = {

@@ -86,6 +86,7 @@ class QuadraticProblem:
 
     def __init__(self, task: Quadratics, assignment: Assignment, buffers: Buffers) -> None:
         self._task, self.client, self._buffers = task, assignment.client, buffers
+        self._hessian, self._target = task.hessians[self.client], task.targets[self.client]
         self.round = assignment.round
         self.first_visit, self.last_round = assignment.first_visit, assignment.last_round or 0
         self.num_steps = task.num_steps or 1
@@ -97,12 +98,12 @@ class QuadraticProblem:
     def gradient(self, w: Vector) -> Vector:
         """Return H (w - a)."""
         self._steps += 1
-        return self._task.hessians[self.client] @ (w - self._task.targets[self.client])
+        return self._hessian @ (w - self._target)
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Return H v."""
         self._steps += 1
-        return self._task.hessians[self.client] @ v
+        return self._hessian @ v
 
     def hessian_solve(self, w: Vector, v: Vector, *, rho: float) -> Vector:
         """Return (H + rho I)^-1 v."""
