@@ -47,6 +47,11 @@ def check_alone(tables: UploadSettings) -> None:
         'the attack "lie" is made of the uploads of others; use another attack': tables.attack is not None
         and tables.attack.name == "lie",
     }
+    if tables.secure is not None and tables.privacy is not None and tables.privacy.adaptive is not None:
+        raise InputError(
+            "privacy.adaptive lets each client tell whether its upload was within clip, and with [secure] the server is "
+            "to learn sums alone; leave one of them out"
+        )
     for problem, holds in problems.items():
         if holds:
             raise InputError(f"with [privacy] noise hides what one client can add to a sum, and {problem}")

@@ -36,7 +36,7 @@ class Assignment(NamedTuple):
     sends: bool = True  # whether what it makes is sent
     last_round: int | None = None  # in which its last update counted; None: none did
     largest: float = math.inf  # the norm above which its upload is refused
-    clip: float | None = None  # the norm to which it shortens its upload, where there is [privacy]
+    clip: float | None = None  # the norm to which it shortens its upload, where that changes from round to round
 
     @property
     def first_visit(self) -> bool:

@@ -67,8 +67,8 @@ class Private(Protocol):
     """Differential privacy at the server, in one round: no number leaves it but those that its noise covers."""
 
     @property
-    def clip(self) -> float:
-        """The norm to which clients shorten their uploads in this round."""
+    def asked_clip(self) -> float | None:
+        """The norm to which clients are asked to shorten their uploads in this round, None if they know it."""
 
     def collector(self, inside: Collector, round: int) -> Collector:
         """Return what releases the noised sum of a round."""

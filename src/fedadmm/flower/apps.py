@@ -250,11 +250,10 @@ def server_app(
             if settings.rollback_to:
                 strategy.roll_back(grid)
                 return
-            rounds = max(0, settings.num_server_rounds - strategy.checkpoint.round)
             wrap(strategy).start(
                 grid,
                 strategy.arrays,
-                num_rounds=rounds,
+                num_rounds=strategy.rounds_left,
                 timeout=settings.round_timeout,
                 evaluate_fn=lambda *_: MetricRecord(dict(strategy.scores)) if strategy.scores else None,
             )

@@ -47,7 +47,8 @@ def pack_request(request: NodeRequest, wire: Wire, *, config: ConfigRecord) -> R
     facts |= {"epochs": assignment.epochs, "number": delivery.number, "applied": delivery.applied}
     facts["rollback"] = delivery.rollback
     facts |= {"federation": request.federation, "integers": buffers.integers.tolist()}
-    for key, value in (("gradients", assignment.gradients), ("last-round", assignment.last_round)):
+    optional = {"gradients": assignment.gradients, "last-round": assignment.last_round, "clip": assignment.clip}
+    for key, value in optional.items():
         if value is not None:
             facts[key] = value
     content = RecordDict({"arrays": wire.pack_download(Payload(request.download, buffers.floats))})
@@ -64,7 +65,8 @@ def read_request(content: RecordDict, wire: Wire) -> NodeRequest:
     gradients, last_round = (integer(config, key) if key in config else None for key in ("gradients", "last-round"))
     round, epochs = integer(config, "server-round", least=1), integer(config, "epochs")
     download, floats = wire.unpack_download(content.array_records["arrays"])
-    assignment = Assignment(client, round, epochs, gradients, last_round=last_round)
+    clip = number(config, "clip") if "clip" in config else None
+    assignment = Assignment(client, round, epochs, gradients, last_round=last_round, clip=clip)
     rollback = integer(config, "rollback") if "rollback" in config else NONE  # a server of 0.1.0 has none
     delivery = Request(client, integer(config, "number", least=1), integer(config, "applied"), rollback)
     buffers = Buffers(floats, integers(config, "integers", length=wire.num_integers))
@@ -159,6 +161,8 @@ def pack_update(
     metrics = MetricRecord({"num-examples": num_examples, "train-loss": stats.loss, **work})
     if stats.epsilon is not None:
         metrics["epsilon"] = stats.epsilon
+    if stats.within_clip is not None:
+        metrics["within-clip"] = int(stats.within_clip)
     integers: list[int] = stats.buffers.integers.tolist()
     config = ConfigRecord({"client-id": result.client, "number": request, "integers": integers, "digest": digest})
     return RecordDict({"arrays": arrays, "metrics": metrics, "config": config})
@@ -191,7 +195,8 @@ def read_update(
         steps, gradients = integer(metrics, "steps"), integer(metrics, "gradient-evaluations")
         epsilon = number(metrics, "epsilon") if "epsilon" in metrics else None
         loss, norm = number(metrics, "train-loss"), norm_of(payload.message)
-        stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm)
+        within = integer(metrics, "within-clip", largest=1) == 1 if "within-clip" in metrics else None
+        stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm, within)
     # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
     finite, oversized = finite and is_finite(payload.message), norm > largest
     return ClientResult(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from flwr.app import Context
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedadmm.algorithms import FastFedADMM
 from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, with_seed
@@ -16,7 +16,7 @@ from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
 from fedadmm.core.participation import Uniform
 from fedadmm.core.settings import Count, MaxNorm, Natural, Positive, Probability, Settings
 from fedadmm.training.local import LocalTraining
-from fedadmm.uploads.settings import TABLES, Compression, Robust, UploadSettings
+from fedadmm.uploads.settings import Compression, Privacy, Robust, UploadSettings
 
 Scalar = str | int | float | bool
 
@@ -46,7 +46,8 @@ class FederationSettings(Settings):
     keep_checkpoints: Natural = 3  # rounds to which server and clients can go back
     rollback_to: Natural = 0  # instead of rounds: go back to this one
     rollback_force: bool = False  # also where some clients cannot follow
-    compression: Compression | None = None  # of uploads: see `Experiment`, for both tables
+    privacy: Privacy | None = None  # see `Experiment`, for these three tables
+    compression: Compression | None = None
     robust: Robust | None = None
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
@@ -80,14 +81,34 @@ class FederationSettings(Settings):
         check_local(self.algorithm, self.local)
         check_personal(self.algorithm, self.local, self.personal)
         check_uploads(self.algorithm, self.uploads, selected=Uniform(self.fraction_train).size(self.num_clients))
+        if self.privacy is not None:
+            self._check_privacy()
         if self.compression is not None and self.wire == "model":
             raise InputError('wire="model" carries models as they are, and compression does not; use wire="upload"')
         return self
 
+    @field_validator("privacy")
+    @classmethod
+    def _spread_epsilon(cls, value: Privacy | None, info: ValidationInfo) -> Privacy | None:
+        known = value is not None and "num_server_rounds" in info.data
+        return value.over(info.data["num_server_rounds"]) if value is not None and known else value
+
+    def _check_privacy(self) -> None:
+        """Refuse what would release more than noised sums, or release them twice."""
+        if self.wire == "model":
+            raise InputError('wire="model" rounds models, and privacy bounds changes; use wire="upload"')
+        if isinstance(self.max_norm, str):
+            raise InputError(f"max-norm={self.max_norm} is measured on other clients; use a number, or leave it out")
+        if self.rollback_to:
+            raise InputError(
+                f"rollback-to={self.rollback_to} would forget rounds that were released, and with them what they cost; "
+                "with privacy go on from where the federation is"
+            )
+
     @property
     def uploads(self) -> UploadSettings:
         """The tables about uploads."""
-        return UploadSettings(compression=self.compression, robust=self.robust)
+        return UploadSettings(compression=self.compression, robust=self.robust, privacy=self.privacy)
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "FederationSettings":
@@ -104,11 +125,7 @@ class FederationSettings(Settings):
     def to_table(self) -> dict[str, Any]:
         """Return the settings as tables, without what is None."""
         table = self.model_dump() | {"algorithm": algorithm_to_table(self.algorithm), "local": self.local.to_table()}
-        for name in ("algorithm", "local", *TABLES):
-            if table.get(name) is None:
-                continue
-            table[name] = {key: value for key, value in table[name].items() if value is not None}
-        return {key: value for key, value in table.items() if value is not None}
+        return _without_none(table)
 
     def evaluates(self, round: int) -> bool:
         """Return whether the model is evaluated after a round, by the server and by the nodes."""
@@ -141,6 +158,14 @@ class FederationSettings(Settings):
         """Return where a node keeps its client's state."""
         state_dir = str(context.node_config.get("state-dir", self.state_dir))
         return Path(state_dir) / self.name / f"client-{client_of(context)}"
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
 
 
 def client_of(context: Context) -> int:

@@ -15,8 +15,9 @@ clients are asked again, they drop what they computed for it (core/delivery.py).
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.common.logger import log
@@ -24,10 +25,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedadmm.config.algorithm_table import with_seed
+from fedadmm.config.privacy_rules import check_buffers
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Collection, Reply, Request
 from fedadmm.core.errors import InputError
-from fedadmm.core.participation import Devices, Uniform
+from fedadmm.core.participation import Devices, Participation, Uniform
 from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, norm_limit, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
@@ -50,6 +52,8 @@ from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import WIRES, ModelWire
 from fedadmm.runs.records import Record
 from fedadmm.training.flat import FlatModel
+from fedadmm.uploads.privacy import PrivateSums, private_sums, sampled
+from fedadmm.uploads.secret_draws import DrawnSecretly
 
 Evaluation = Callable[[Vector, Buffers], dict[str, float]]
 
@@ -95,7 +99,14 @@ class AlgorithmStrategy(Strategy):
                 "an aggregator of Flower's takes the place of the mean, and so does robust; use one of them"
             )
         self._devices = Devices(settings.num_clients)
-        participation = Uniform(settings.fraction_train)
+        participation: Participation = Uniform(settings.fraction_train)
+        self._private: PrivateSums | None = None
+        if settings.privacy is not None:
+            check_buffers(model)
+            rule, like = sampled(settings.privacy, participation), self.wire.upload
+            about: dict[str, Any] = {"num_clients": settings.num_clients, "like": like}
+            self._private = private_sums(settings.privacy, participation=rule, seed=None, **about)
+            participation = DrawnSecretly(rule)
         participation.check(settings.num_clients)
         settings.local.check(settings.num_clients)
         self._planner = Planner(
@@ -105,7 +116,9 @@ class AlgorithmStrategy(Strategy):
         self.checkpoint = folder.store.checkpoint() or ServerCheckpoint(
             0, self.algorithm.init_server(folder.store.initial()), model.buffers(), 0.0
         )
-        self._medians = [record.upload_norm for record in folder.records()]
+        records = folder.records()
+        self._medians = [record.upload_norm for record in records]
+        self._released = records[-1].metrics if records else {}  # by the last round
         self.scores = self._evaluated(self.checkpoint)
         self._round = _Round(Collection(NONE, clients=()), [], 0.0)
 
@@ -118,8 +131,23 @@ class AlgorithmStrategy(Strategy):
         """The server's model as Flower users know it."""
         return self._model_arrays(self.checkpoint)
 
+    @property
+    def rounds_left(self) -> int:
+        """The number of rounds that are left to play, and that the privacy budget allows."""
+        done, rounds = self.checkpoint.round, self.settings.num_server_rounds
+        if self._private is not None and self._private.budget is not None:
+            allowed = self._private.accountant.rounds_within(self._private.budget, most=rounds)
+            if allowed < rounds:
+                log(WARNING, "The run ends after round %d: one more would cost more than privacy.epsilon", allowed)
+            rounds = allowed
+        return max(0, rounds - done)
+
     def summary(self) -> None:
         """Log what is run."""
+        if self._private is not None:
+            log(INFO, "\t├──> noise %g x clip, %s", self._private.accountant.noise, self.settings.privacy)
+            if self.settings.fraction_evaluate:
+                log(WARNING, "Scores on the nodes' own examples are outside of privacy; fraction-evaluate=0 has none")
         log(INFO, "\t├──> %s", self.algorithm)
         log(INFO, "\t├──> %s, wire %s", self.settings.local, self.settings.wire)
         log(INFO, "\t└──> %d rounds are done: %s", self.checkpoint.round, self._folder.folder.path)
@@ -146,7 +174,10 @@ class AlgorithmStrategy(Strategy):
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
         began = time.perf_counter()
         connected = self._nodes.enough(grid)
-        assignments = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.last_round)
+        planned = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.last_round)
+        private = self._mechanism()
+        clip = None if private is None else private.asked_clip
+        assignments = [assignment._replace(clip=clip) for assignment in planned]
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = _Round(replies, [], began, selected=replies.missing)
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
@@ -161,6 +192,9 @@ class AlgorithmStrategy(Strategy):
         num_selected = len(self._round.selected)
         sent = self.algorithm.download(self.checkpoint.server).theta  # which need not be the server's
         largest = norm_limit(self.settings.max_norm, theta=sent, medians=self._medians)
+        transport, private = self.wire.transport, self._mechanism()
+        if private is not None and transport is not None:
+            largest, transport = min(largest, private.clip), replace(transport, private=private)
         results = self._results(server_round, replies, sent=sent, largest=largest)
         registered = float(self.settings.num_clients)
         with one_thread():
@@ -170,12 +204,13 @@ class AlgorithmStrategy(Strategy):
                 results,
                 weight=lambda client: 1.0,
                 registered=registered,
-                transport=self.wire.transport,
+                transport=transport,
             )
         self._round.applied = (checkpoint, summary)
         nodes = {request.client: message.metadata.dst_node_id for message, request in self._round.requests}
         for client in summary.refused:
-            too_long = f"its upload is longer than {largest:g}, which max-norm allows"
+            allowed = "max-norm" if private is None else "max-norm or privacy.clip"
+            too_long = f"its upload is longer than {largest:g}, which {allowed} allows"
             other = too_long if client in summary.oversized else "its upload cannot be used"
             problem = self._round.problems.get(client, other)
             self._folder.nodes.refused(nodes[client], problem)
@@ -303,6 +338,11 @@ class AlgorithmStrategy(Strategy):
         self._folder.commit(checkpoint, number=number, record=record, model=self._model, digests=digests)
         self.checkpoint, self._round.applied = checkpoint, None
         self._medians.append(record.upload_norm)
+        self._released = record.metrics
+
+    def _mechanism(self) -> PrivateSums | None:
+        """Return what differential privacy does in the round that follows the checkpoint, None if there is none."""
+        return None if self._private is None else self._private.after(self._released)
 
     def _load(self, checkpoint: ServerCheckpoint) -> None:
         self._model.load(self.algorithm.model(checkpoint.server))

@@ -177,7 +177,7 @@ def integer(record: ConfigRecord | MetricRecord, key: str, *, least: int = 0, la
     return value
 
 
-def number(record: MetricRecord, key: str) -> float:
+def number(record: ConfigRecord | MetricRecord, key: str) -> float:
     """Return a number of a record."""
     value = record[key]
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -132,13 +132,13 @@ class Simulation:
         return record
 
     def _mechanisms(self) -> tuple[Transport | None, float | None]:
-        """Return what becomes of the uploads of the next round, and the norm to which they are clipped."""
+        """Return what becomes of the uploads of the next round, and the norm to which they are asked to be clipped."""
         transport = self.federation.transport
         if transport is None or transport.private is None:
             return transport, None
         transport = transport.after(self.history[-1].metrics if self.history else {})
         assert transport.private is not None
-        return transport, transport.private.clip
+        return transport, transport.private.asked_clip
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the server's model on the test examples, and on those held out of each client."""

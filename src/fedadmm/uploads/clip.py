@@ -22,8 +22,10 @@ class ClipStep:
         clip = self.clip if assignment.clip is None else assignment.clip
         vectors = [field for field in sent.upload if not is_number(field)]
         norm = math.hypot(*(float(vector.double().norm()) for vector in vectors))
+        # Whether the update was within clip is told to a server that asks for it alone.
+        within = None if assignment.clip is None else norm <= clip
         if norm <= clip:
-            return sent._replace(within_clip=True)
+            return sent._replace(within_clip=within)
         factor = clip / norm * (1 - ROUNDING)
         state = followed(before, sent.state, factor)
-        return sent._replace(upload=scaled(sent.upload, factor), state=state, within_clip=False)
+        return sent._replace(upload=scaled(sent.upload, factor), state=state, within_clip=within)

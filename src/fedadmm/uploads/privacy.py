@@ -47,6 +47,11 @@ class PrivateSums:
     adaptive: AdaptiveClip | None = None
 
     @property
+    def asked_clip(self) -> float | None:
+        """The clip of this round, where it is adaptive."""
+        return None if self.adaptive is None else self.clip
+
+    @property
     def cohort(self) -> float:
         """The number of clients that is expected in a round."""
         return self.accountant.share * self.num_clients
