@@ -49,8 +49,8 @@ def check_alone(tables: UploadSettings) -> None:
     }
     if tables.secure is not None and tables.privacy is not None and tables.privacy.adaptive is not None:
         raise InputError(
-            "privacy.adaptive lets each client tell whether its upload was within clip, and with [secure] the server is "
-            "to learn sums alone; leave one of them out"
+            "privacy.adaptive lets each client tell whether its upload was within clip, and with [secure] the server "
+            "learns sums alone; leave one of them out"
         )
     for problem, holds in problems.items():
         if holds:
