@@ -14,7 +14,7 @@ from play import identical
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # flwr's dependencies announce their own removals on import
-    from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
     from flwr.serverapp import strategy as flowers
@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     from fedadmm.flower.strategy import AlgorithmStrategy
     from fedadmm.state.node import NodeStore
 
-__all__ = ["Array", "ArrayRecord", "Message", "flowers"]  # for tests that need no more of flwr
+__all__ = ["Array", "ArrayRecord", "ConfigRecord", "Message", "flowers"]  # for tests that need no more of flwr
 
 APP = Path(__file__).parents[2] / "examples" / "flower-fedadmm"
 sys.path.insert(0, str(APP))  # as Flower does with the folder of an app
@@ -52,13 +52,15 @@ class LocalGrid(Grid):
         self.nodes = [100 + client for client in range(config["num-clients"])]
         self.posing: dict[int, int] = {}  # nodes that run as another node would
         self.errors: list[str] = []
+        self.states: dict[int, RecordDict] = {}  # what a node's SuperNode keeps in memory
         self._number = 0
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
     def context(self, node: int) -> Context:
         """Return the context of a node."""
         node = self.posing.get(node, node)
-        return Context(1, node, {"partition-id": node - 100}, RecordDict(), self.config, series_id=1)
+        state = self.states.setdefault(node, RecordDict())
+        return Context(1, node, {"partition-id": node - 100}, state, self.config, series_id=1)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the nodes that are connected."""

@@ -22,7 +22,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import private_files
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import parted
-from fedadmm.core.round import Buffers, ClientResult, run_client
+from fedadmm.core.round import Assignment, Buffers, ClientResult, norm_limit, run_client
 from fedadmm.core.transport import Arrays
 from fedadmm.data.datasets import Dataset, as_dataset
 from fedadmm.data.examples import Examples
@@ -31,6 +31,7 @@ from fedadmm.data.reading import Reader
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.messages import NodeRequest, federation_of, pack_description, pack_scores, pack_update, read_request
 from fedadmm.flower.prompt_grid import prompt
+from fedadmm.flower.secure_node import SecureNode, pack_masked
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.strategy import AlgorithmStrategy, Evaluation
@@ -70,6 +71,19 @@ def client_app(
     @app.train()
     def train(message: Message, context: Context) -> Message:
         return Message(Node(context, data, make_task).train(message.content), reply_to=message)
+
+    # The stages of secure aggregation around that of training.
+    @app.query("secure_keys")
+    def secure_keys(message: Message, context: Context) -> Message:
+        return Message(SecureNode.of(message, context).keys(), reply_to=message)
+
+    @app.query("secure_shares")
+    def secure_shares(message: Message, context: Context) -> Message:
+        return Message(SecureNode.of(message, context).shares(), reply_to=message)
+
+    @app.query("secure_unmask")
+    def secure_unmask(message: Message, context: Context) -> Message:
+        return Message(SecureNode.of(message, context).unmask(), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
@@ -122,12 +136,13 @@ class Node:
         settings = FederationSettings.from_run_config(context.run_config)
         self._algorithm = settings.algorithm
         self.client, self._node = client_of(context), context.node_id
-        self._num_kept = settings.keep_checkpoints
+        self._num_kept, self._max_norm, self._state = settings.keep_checkpoints, settings.max_norm, context.state
         self._folder = RunFolder(settings.client_folder(context))
         own = OwnData.split(as_dataset(data(context)), settings, client=self.client)
         self._num_scored = int((own.held_out or own).num_examples[0])
         self._task = make_task(settings, own)
-        self._wire = WIRES[settings.wire](self._algorithm, self._task.model, settings.uploads, seed=settings.seed)
+        about: dict[str, Any] = {"seed": settings.seed, "num_clients": settings.num_clients}
+        self._wire = WIRES[settings.wire](self._algorithm, self._task.model, settings.uploads, **about)
         # What Flower weighs a model by: with wire = "model" its aggregators shall weigh all clients alike.
         self._weight = 1 if settings.wire == "model" else len(own.examples.targets)
 
@@ -137,14 +152,17 @@ class Node:
         with self._store(federation_of(content)) as store:
             journal = store.journal()
             own: dict[str, Any] = {"client": self.client, "model": self._wire.description, "journal": journal}
-            own["digests"] = (store.digest(journal.acknowledged), store.digest(journal.pending))
+            # Where uploads are hidden, a digest of a state would let a guess be confirmed.
+            is_open = self._wire.encoding is None
+            own["digests"] = tuple(store.digest(each) if is_open else "" for each in journal[:2])
             return pack_description(content, node=self._node, folder=self._folder.path, **own)
 
     @private_files()
     def train(self, content: RecordDict) -> RecordDict:
         """Answer a request: the new state is on the disk before the reply leaves."""
         request = self._read(content)
-        download = request.download
+        download, encoding = request.download, self._wire.encoding
+        hidden = None if encoding is None else SecureNode(self._state, content, client=self.client, encoding=encoding)
         with self._store(request.federation) as store, one_thread():
             journal = store.journal()
             saved = store.get(settled(journal, request.delivery).acknowledged)
@@ -154,21 +172,26 @@ class Node:
             result, state = run_client(
                 self._algorithm,
                 download,
-                request.assignment,
+                request.assignment if hidden is None else self._bounded(request),
                 state=before,
                 initial=initial,
                 problem=problem,
                 transport=self._wire.transport,
             )
-            payload = Payload(result.upload, result.stats.buffers.floats)
-            arrays, residual = self._wire.pack_upload(
-                payload, theta=download.theta, residual=residual, encoded=self._encoded(result)
-            )
             number, digest = request.delivery.number, ""
+            if hidden is None:
+                payload = Payload(result.upload, result.stats.buffers.floats)
+                arrays, residual = self._wire.pack_upload(
+                    payload, theta=download.theta, residual=residual, encoded=self._encoded(result)
+                )
+            else:
+                result, arrays = hidden.update(result)
             if result.finite:
                 journal = answered(journal, request.delivery, keep=self._num_kept)
                 store.write(journal, pending=SavedState(state, residual))
                 digest = store.digest(number)
+        if hidden is not None:
+            return pack_masked(result, arrays, request=number)
         return pack_update(result, arrays, request=number, num_examples=self._weight, digest=digest)
 
     @private_files()
@@ -189,6 +212,10 @@ class Node:
                 module, name = self._task.model.module, f"{prefix}model.safetensors"
                 write_model(self._folder, module, round=request.assignment.round, name=name)
         return pack_scores(scores, num_examples=self._num_scored)
+
+    def _bounded(self, request: NodeRequest) -> Assignment:
+        """Return an assignment with the norm that the upload must not exceed, where the server cannot see it."""
+        return request.assignment._replace(largest=norm_limit(self._max_norm, theta=request.download.theta, medians=()))
 
     def _encoded(self, result: ClientResult) -> Arrays | None:
         """Return the form in which an upload travels; one that is not finite was not encoded, and has any."""

@@ -123,7 +123,7 @@ class Description(NamedTuple):
 
 def read_description(message: Message, *, federation: str, question: str) -> Description:
     """Return what a node says of itself in answer to a question; one that has not signed it is a bad reply."""
-    with _reading(message) as content:
+    with reading(message) as content:
         config = content.config_records["config"]
         model = config["model"]
         if not isinstance(model, list):
@@ -183,7 +183,7 @@ def read_update(
     Whose it is is known from the request: a reply that claims something else is refused. Whether it is the client's
     first is known to the server. One whose norm is above `largest` is refused too.
     """
-    with _reading(message) as content:
+    with reading(message) as content:
         config, metrics = content.config_records["config"], content.metric_records["metrics"]
         for key, asked in (("client-id", request.client), ("number", request.number)):
             if (claimed := integer(config, key)) != asked:
@@ -259,7 +259,7 @@ class Scores(NamedTuple):
 
 def read_scores(message: Message) -> Scores:
     """Return the scores of an evaluation."""
-    with _reading(message) as content:
+    with reading(message) as content:
         metrics = content.metric_records["metrics"]
         if len(metrics) > MOST_SCORES:
             raise WrongFormatError(f"it has {len(metrics)} scores; {MOST_SCORES} are the most")
@@ -281,7 +281,7 @@ def mean_scores(scores: list[Scores]) -> dict[str, float]:
 
 
 @contextmanager
-def _reading(message: Message) -> Iterator[RecordDict]:
+def reading(message: Message) -> Iterator[RecordDict]:
     """Give the records of a reply; whatever is wrong with them makes it a bad one."""
     if message.has_error():
         raise NoReplyError(_reason(message))

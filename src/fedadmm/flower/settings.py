@@ -10,11 +10,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from fedadmm.algorithms import FastFedADMM
 from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, with_seed
 from fedadmm.config.compatibility import check_local, check_personal, check_uploads
+from fedadmm.config.secure_rules import check_secure
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
 from fedadmm.core.participation import Uniform
 from fedadmm.core.settings import Count, MaxNorm, Natural, Positive, Probability, Settings
+from fedadmm.secure.settings import Secure
 from fedadmm.training.local import LocalTraining
 from fedadmm.uploads.settings import Compression, Privacy, Robust, UploadSettings
 
@@ -49,6 +51,7 @@ class FederationSettings(Settings):
     privacy: Privacy | None = None  # see `Experiment`, for these three tables
     compression: Compression | None = None
     robust: Robust | None = None
+    secure: Secure | None = None  # secure aggregation: see `Experiment`
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
 
     @field_validator("algorithm", mode="before")
@@ -85,6 +88,14 @@ class FederationSettings(Settings):
             self._check_privacy()
         if self.compression is not None and self.wire == "model":
             raise InputError('wire="model" carries models as they are, and compression does not; use wire="upload"')
+        check_secure(self.algorithm, self.uploads, max_norm=self.max_norm)
+        if self.secure is not None and self.wire == "model":
+            raise InputError('wire="model" carries models as they are, and [secure] adds uploads; use wire="upload"')
+        if self.secure is not None and self.rollback_to:
+            raise InputError(
+                f"rollback-to={self.rollback_to} would add up the clients of a round a second time, and two sums tell "
+                "who is in one of them alone; with [secure] go on from where the federation is"
+            )
         return self
 
     @field_validator("privacy")
@@ -108,7 +119,9 @@ class FederationSettings(Settings):
     @property
     def uploads(self) -> UploadSettings:
         """The tables about uploads."""
-        return UploadSettings(compression=self.compression, robust=self.robust, privacy=self.privacy)
+        return UploadSettings(
+            compression=self.compression, robust=self.robust, privacy=self.privacy, secure=self.secure
+        )
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "FederationSettings":

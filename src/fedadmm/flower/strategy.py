@@ -13,6 +13,7 @@ us that model, and the last before clients act on it. A server that is killed be
 clients are asked again, they drop what they computed for it (core/delivery.py).
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,7 @@ from fedadmm.flower.messages import (
     read_update,
     refused,
 )
+from fedadmm.flower.secure_round import SecureRound, read_masked
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import WIRES, ModelWire
@@ -68,6 +70,7 @@ class _Round:
     selected: tuple[int, ...] = ()
     problems: dict[int, str] = field(default_factory=dict)  # client -> why its reply is no update
     digests: dict[int, str] = field(default_factory=dict)  # client -> that of the state which it has now
+    secure: SecureRound | None = None  # where uploads are added under masks
     # What became of it once its replies were applied; it does not count before it is committed.
     applied: tuple[ServerCheckpoint, RoundSummary] | None = None
 
@@ -92,7 +95,8 @@ class AlgorithmStrategy(Strategy):
         self.settings, self.algorithm = settings, with_seed(settings.algorithm, settings.seed)
         self._model, self._folder, self._aggregator = model, folder, aggregator
         self._evaluation = evaluation
-        self.wire = WIRES[settings.wire](self.algorithm, model, settings.uploads, seed=settings.seed)
+        same: dict[str, Any] = {"seed": settings.seed, "num_clients": settings.num_clients}
+        self.wire = WIRES[settings.wire](self.algorithm, model, settings.uploads, **same)
         assert aggregator is None or isinstance(self.wire, ModelWire), 'an aggregator takes models: wire="model"'
         if aggregator is not None and settings.robust is not None:
             raise InputError(
@@ -180,10 +184,22 @@ class AlgorithmStrategy(Strategy):
         assignments = [assignment._replace(clip=clip) for assignment in planned]
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = _Round(replies, [], began, selected=replies.missing)
+        connected = self._agreed(connected, grid)
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
         num_asked, num_selected = len(self._round.requests), len(assignments)
         log(INFO, "Round %d asks %d of %d clients", self.checkpoint.round + 1, num_asked, num_selected)
         return [message for message, _ in self._round.requests]
+
+    def _agreed(self, connected: dict[int, int], grid: Grid) -> dict[int, int]:
+        """Let the clients of a round agree on masks, where uploads are hidden; return those who have."""
+        settings, number = self.settings, self._round.replies.number
+        if settings.secure is None:
+            return connected
+        about: dict[str, Any] = {"federation": self._folder.federation, "number": number, "seed": settings.seed}
+        about |= {"round": self.checkpoint.round + 1, "num_selected": len(self._round.selected)}
+        self._round.secure = SecureRound(settings.secure, grid, timeout=settings.round_timeout, **about)
+        nodes = {client: connected[client] for client in self._round.selected if client in connected}
+        return {client: connected[client] for client in self._round.secure.agree(nodes)}
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -196,6 +212,9 @@ class AlgorithmStrategy(Strategy):
         if private is not None and transport is not None:
             largest, transport = min(largest, private.clip), replace(transport, private=private)
         results = self._results(server_round, replies, sent=sent, largest=largest)
+        if self._round.secure is not None and transport is not None and self.wire.encoding is not None:
+            results, mean = self._round.secure.mean_of(results, self.wire.encoding)
+            transport = replace(transport, sums=lambda *_: mean)
         registered = float(self.settings.num_clients)
         with one_thread():
             checkpoint, summary = run_round(
@@ -258,6 +277,8 @@ class AlgorithmStrategy(Strategy):
             if assignment.client in connected:
                 request = self._request(kind, assignment)
                 content = pack_request(request, self.wire, config=config)
+                if self._round.secure is not None and kind == MessageType.TRAIN:
+                    content["secure"] = self._round.secure.carried[assignment.client]
                 node, timeout = connected[assignment.client], self.settings.round_timeout
                 message = Message(content, node, kind, ttl=timeout, group_id=str(assignment.round))
                 messages.append((message, request.delivery))
@@ -288,15 +309,7 @@ class AlgorithmStrategy(Strategy):
             question, request = asked[message.metadata.reply_to_message_id]
             node, client = question.metadata.dst_node_id, request.client  # an error comes from the SuperLink
             try:
-                result = read_update(
-                    message,
-                    self.wire,
-                    request=request,
-                    round=self.checkpoint.round + 1,
-                    theta=sent,
-                    buffers=self.checkpoint.buffers,
-                    largest=largest,
-                )
+                result = self._read(message, request, sent=sent, largest=largest)
             except NoReplyError as error:
                 log(WARNING, "Client %d failed: %s", client, error)
                 self._folder.nodes.failed(node, str(error))
@@ -306,7 +319,9 @@ class AlgorithmStrategy(Strategy):
                 result, self._round.problems[client] = refused(client), str(error)
                 self._folder.nodes.answered(node)
             else:
-                self._folder.nodes.sent(node, norm=result.stats.upload_norm)
+                # Of a masked upload nobody knows the norm.
+                norm = result.stats.upload_norm if self._round.secure is None else math.nan
+                self._folder.nodes.sent(node, norm=norm)
             if self._round.replies.counts(Reply(client, request.number)):
                 first_visit = self._folder.store.round_of(client) is None
                 if result.finite and (digest := read_digest(message)) is not None:
@@ -317,6 +332,23 @@ class AlgorithmStrategy(Strategy):
             return [result for result, _ in found]
         assert isinstance(self.wire, ModelWire)
         return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent)
+
+    def _read(self, message: Message, request: Request, *, sent: Vector, largest: float) -> ClientResult:
+        """Return the update in a reply, masked where that is asked for."""
+        if self.wire.encoding is not None:
+            result = read_masked(message, self.wire.encoding, request=request)
+            if not result.finite:
+                self._round.problems[request.client] = "it sent nothing: its upload is not finite, or out of range"
+            return result
+        return read_update(
+            message,
+            self.wire,
+            request=request,
+            round=self.checkpoint.round + 1,
+            theta=sent,
+            buffers=self.checkpoint.buffers,
+            largest=largest,
+        )
 
     def _commit(self, arrays: ArrayRecord) -> None:
         """Make the round count, with these arrays as its model where models travel; the reason is at the top."""

@@ -6,21 +6,27 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 from numpy.lib import format as npy
 
+from fedadmm.config.secure_rules import check_unmasked
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.mean import num_bytes
 from fedadmm.core.state_parts import HeldBack, vectors_of, with_parts
 from fedadmm.core.transport import Arrays
 from fedadmm.engine.probe import probe
+from fedadmm.secure.encoding import Encoding
+from fedadmm.secure.fixed_point import Words
+from fedadmm.secure.transport import MaskedSums
 from fedadmm.training.flat import FlatModel
 from fedadmm.uploads.chain import transport_of
 from fedadmm.uploads.settings import UploadSettings
 
 UNTOUCHED = UploadSettings()  # nothing becomes of uploads
+WORDS = ("words", "numbers")  # the arrays of a masked upload
 
 
 class WrongFormatError(Exception):
@@ -49,12 +55,19 @@ class Wire:
     """
 
     def __init__(
-        self, algorithm: AnyAlgorithm, model: FlatModel, tables: UploadSettings = UNTOUCHED, *, seed: int = 0
+        self,
+        algorithm: AnyAlgorithm,
+        model: FlatModel,
+        tables: UploadSettings = UNTOUCHED,
+        *,
+        seed: int = 0,
+        num_clients: int = 1,
     ) -> None:
         """Begin; `tables` say what becomes of uploads, with the random numbers of `seed`."""
+        check_unmasked(tables, num_buffers=sum(part.numel() for part in model.buffers()))
         theta = model.weights.clone()
         self.download, client, self.upload = probe(algorithm, theta)
-        self.transport = transport_of(tables, seed=seed, num_clients=0, like=self.upload, client=type(client))
+        self.transport = transport_of(tables, seed=seed, num_clients=num_clients, like=self.upload, client=type(client))
         self._codec = None if self.transport is None else self.transport.codec
         keeps = self.transport is not None and self.transport.keeps_held_back
         held_back = HeldBack(vectors_of(self.upload)) if keeps else None
@@ -62,6 +75,12 @@ class Wire:
         self.floats, self.num_integers = model.buffers().floats, len(model.buffers().integers)
         self._shapes = model.shapes
         self._sizes, self._dtype = [theta.numel(), self.floats.numel()], theta.dtype
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How uploads are encoded to be added under masks, None if they are not."""
+        sums = None if self.transport is None else self.transport.sums
+        return sums.encoding if isinstance(sums, MaskedSums) else None
 
     @property
     def description(self) -> list[str]:
@@ -123,9 +142,15 @@ class ModelWire(Wire):
     """
 
     def __init__(
-        self, algorithm: AnyAlgorithm, model: FlatModel, tables: UploadSettings = UNTOUCHED, *, seed: int = 0
+        self,
+        algorithm: AnyAlgorithm,
+        model: FlatModel,
+        tables: UploadSettings = UNTOUCHED,
+        *,
+        seed: int = 0,
+        num_clients: int = 1,
     ) -> None:
-        super().__init__(algorithm, model, tables, seed=seed)
+        super().__init__(algorithm, model, tables, seed=seed, num_clients=num_clients)
         if len(self.upload) != 1 or len(self.download) != 1:
             name, fields = type(self.upload).__module__, [*self.upload._fields, *self.download._fields]
             raise InputError(
@@ -227,16 +252,31 @@ def _expected(value: Any) -> Expected:
     return array.dtype, array.shape
 
 
+def packed_words(words: tuple[Words, ...]) -> ArrayRecord:
+    """Return masked words as arrays."""
+    return ArrayRecord({key: Array(own) for key, own in zip(WORDS, words, strict=True)})
+
+
+def read_words(arrays: ArrayRecord, like: tuple[Words, ...]) -> tuple[Words, ...]:
+    """Return masked words of this form."""
+    return tuple(_read(arrays, {key: _expected(own) for key, own in zip(WORDS, like, strict=True)}).values())
+
+
 def _tensors(arrays: ArrayRecord, expected: Mapping[str, Expected]) -> dict[str, torch.Tensor]:
     """Return the tensors in a record of exactly these arrays."""
+    return {key: torch.from_numpy(own) for key, own in _read(arrays, expected).items()}
+
+
+def _read(arrays: ArrayRecord, expected: Mapping[str, Expected]) -> dict[str, npt.NDArray[Any]]:
+    """Return the numbers in a record of exactly these arrays."""
     for key in dict.fromkeys([*expected, *arrays]):
         if key not in arrays or key not in expected:
             raise WrongFormatError(f"it has the arrays {', '.join(arrays)}, and {', '.join(expected)} were expected")
-    return {key: _tensor(key, arrays[key], *kind) for key, kind in expected.items()}
+    return {key: _numbers(key, arrays[key], *kind) for key, kind in expected.items()}
 
 
-def _tensor(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> torch.Tensor:
-    """Return an array's tensor; what it claims to be is compared with its bytes before any of them is decoded."""
+def _numbers(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return an array's numbers; what it claims to be is compared with its bytes before any of them is decoded."""
     if (array.dtype, tuple(array.shape)) != (str(dtype), shape):
         raise WrongFormatError(
             f"{key} is {array.dtype} of shape {tuple(array.shape)}, and {dtype} of shape {shape} was expected"
@@ -250,4 +290,4 @@ def _tensor(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]
     same = given[:fixed] == header[:fixed] and given[fixed + 2 :].split() == header[fixed + 2 :].split()
     if begin < 0 or array.stype != "numpy.ndarray" or not same:
         raise WrongFormatError(f"{key} has {len(array.data)} bytes that are not {dtype} of shape {shape}")
-    return torch.from_numpy(np.frombuffer(array.data, dtype, offset=begin).reshape(shape).copy())
+    return np.frombuffer(array.data, dtype, offset=begin).reshape(shape).copy()

@@ -76,6 +76,12 @@ class Revealed(NamedTuple):
     masking: dict[int, bytes]  # of those who did not
 
 
+def check_keys(keys: Keys) -> None:
+    """Refuse keys with which nobody could agree on a mask: ValueError."""
+    for public in (keys.sealing, keys.masking):
+        _agreed(secrets.token_bytes(SECRET_BYTES), public)
+
+
 def draw_secrets(client: int) -> Secrets:
     """Return new secrets, from the operating system's generator."""
     return Secrets(client, *(secrets.token_bytes(SECRET_BYTES) for _ in range(3)))

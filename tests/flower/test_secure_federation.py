@@ -1,0 +1,166 @@
+"""Secure aggregation over Flower's messages: the bits of the simulator, whichever node is lost in whichever stage."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_grid import ConfigRecord, Fate, LocalGrid, Message, run_config, simulated, start, state_on_disk, strategy_of
+
+from fedadmm.core.errors import InputError
+from fedadmm.flower.secure_round import KEYS, SHARES, UNMASK
+from methods import mostly_slow
+from play import identical
+
+STAGES = (KEYS, SHARES, "train", UNMASK)
+SCAFFOLD = {"algorithm__name": "scaffold"}
+
+
+def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Return the example's configuration with five clients, secure aggregation, few steps and no evaluation."""
+    usual: dict[str, Any] = {"state_dir": str(folder), "min_available_nodes": 1, "fraction_evaluate": 0.0}
+    usual |= {"num_clients": 5, "local__batch_size": 100, "local__epochs": 1, "secure__bits": 32, **SCAFFOLD}
+    return run_config(**usual | changes)
+
+
+def grid_of(config: dict[str, Any], fate: Fate = lambda message: "arrives") -> LocalGrid:
+    """Return a grid of nodes that run the example app."""
+    from flower_fedadmm.client_app import app
+
+    return LocalGrid(app, config, fate=fate)
+
+
+def played(config: dict[str, Any], fate: Fate, *, rounds: int = 3) -> tuple[Any, LocalGrid]:
+    """Play rounds, hold them to the simulator, and return the records and the grid."""
+    grid, strategy = grid_of(config, fate), strategy_of(config)
+    try:
+        start(strategy, grid, rounds=rounds)
+        records = strategy._folder.records()
+        simulation = simulated(config, history=[record.clients for record in records], secure=strategy.settings.secure)
+        assert identical(tuple(strategy.checkpoint), tuple(simulation.checkpoint))
+        for client in range(config["num-clients"]):
+            mine = state_on_disk(strategy, client, Path(config["state-dir"]))
+            assert identical(mine, simulation._store.get(client))
+        return records, grid
+    finally:
+        strategy.close()
+
+
+def dead_in(stage: str, *clients: int, round: int = 2, how: str = "request lost") -> Fate:
+    """Return faults: in this round nodes do not answer from this stage on."""
+    numbers: list[Any] = []  # of the sums so far
+
+    def fate(message: Message) -> str:
+        about = message.content.config_records.get("secure")
+        if about is None:
+            return "arrives"
+        if about["number"] not in numbers:
+            numbers.append(about["number"])
+        is_dead = len(numbers) == round and STAGES.index(message.metadata.message_type) >= STAGES.index(stage)
+        return how if is_dead and message.metadata.dst_node_id - 100 in clients else "arrives"
+
+    return fate
+
+
+@pytest.mark.slow
+def test_a_masked_round_has_the_bits_of_the_simulator(tmp_path: Path) -> None:
+    records, grid = played(config_of(tmp_path), lambda message: "arrives")
+    assert not grid.errors
+    assert [record.clients for record in records] == [(0, 1, 2, 3, 4)] * 3
+
+
+@pytest.mark.parametrize("how", mostly_slow(["request lost", "reply lost"], plain=["reply lost"]))
+@pytest.mark.parametrize("stage", mostly_slow(STAGES, plain=["train"]))
+def test_a_node_that_dies_in_any_stage_leaves_no_trace_unless_it_had_sent(stage: str, how: str, tmp_path: Path) -> None:
+    records, grid = played(config_of(tmp_path), dead_in(stage, 3, how=how))
+    # With its reply, its update was sent; it counts, though it does not help to take the masks off.
+    counted = (0, 1, 2, 3, 4) if stage == UNMASK else (0, 1, 2, 4)
+    assert [record.clients for record in records] == [(0, 1, 2, 3, 4), counted, (0, 1, 2, 3, 4)]
+    assert records[1].lost == (() if stage == UNMASK else (3,))
+    assert not grid.errors
+
+
+@pytest.mark.parametrize("stage", mostly_slow(STAGES, plain=[UNMASK]))
+def test_a_round_with_too_few_is_void_and_moves_nobodys_state(stage: str, tmp_path: Path) -> None:
+    # Five clients have four neighbours each, and need three: four have to be left, and in the end three holders.
+    records, _ = played(config_of(tmp_path), dead_in(stage, 1, 2, *([3] if stage == UNMASK else [])))
+    assert [record.clients for record in records] == [(0, 1, 2, 3, 4), (), (0, 1, 2, 3, 4)]
+    assert records[1].lost == (0, 1, 2, 3, 4)
+
+
+@pytest.mark.slow
+def test_nodes_lost_one_after_the_other_and_doubled_messages_change_nothing(tmp_path: Path) -> None:
+    first, second = dead_in("train", 0), dead_in(UNMASK, 4, round=3)
+
+    def fate(message: Message) -> str:
+        fates = {first(message), second(message)} - {"arrives"}
+        return fates.pop() if fates else "doubled"
+
+    records, grid = played(config_of(tmp_path, fraction_train=1.0), fate)
+    assert [record.clients for record in records] == [(0, 1, 2, 3, 4), (1, 2, 3, 4), (0, 1, 2, 3, 4)]
+    # A second answer under the same masks is refused by the node itself.
+    assert grid.errors
+    assert all("it was restarted, or asked twice" in error or "secrets for sum" in error for error in grid.errors)
+
+
+def test_a_node_that_is_restarted_between_two_stages_is_a_lost_client(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+
+    def fate(message: Message) -> str:
+        if message.metadata.message_type == "train" and message.metadata.dst_node_id == 102:
+            grid.states.clear()  # all of them: nobody can take the masks off
+        return "arrives"
+
+    strategy = strategy_of(config)
+    grid = grid_of(config, fate)
+    try:
+        start(strategy, grid, rounds=1)
+        assert strategy._folder.records()[0].clients == ()
+        assert any("it was restarted, or asked twice" in error for error in grid.errors)
+    finally:
+        strategy.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_before_it_commits_asks_again_and_nothing_counts_twice(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    strategy, grid = strategy_of(config), grid_of(config)
+    try:
+        replies = grid.send_and_receive(strategy.configure_train(1, strategy.arrays, ConfigRecord(), grid))
+        strategy.aggregate_train(1, replies)  # unmasked, and not committed
+    finally:
+        strategy.close()
+    records, _ = played(config, lambda message: "arrives", rounds=2)
+    assert [record.clients for record in records] == [(0, 1, 2, 3, 4)] * 2
+
+
+@pytest.mark.parametrize("name", mostly_slow(["fast_fedadmm", "fedavg", "fedadmm_auto"], plain=["fast_fedadmm"]))
+def test_methods_with_numbers_and_without_state_have_the_bits_of_the_simulator(name: str, tmp_path: Path) -> None:
+    records, _ = played(config_of(tmp_path, algorithm__name=name, fraction_train=0.8), lambda message: "arrives")
+    assert [len(record.clients) for record in records] == [4, 4, 4]
+
+
+def test_a_client_out_of_range_sends_nothing_and_says_nothing_else(tmp_path: Path) -> None:
+    config = config_of(tmp_path, secure__range=0.01)
+    strategy, grid = strategy_of(config), grid_of(config)
+    try:
+        start(strategy, grid, rounds=1)
+        record = strategy._folder.records()[0]
+        assert record.clients == ()
+        assert not grid.errors
+    finally:
+        strategy.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"wire": "model"}, "adds uploads; use wire"),
+        ({"rollback_to": 1}, "two sums tell"),
+        ({"max_norm": "10x"}, "nobody knows the norms"),
+        ({"robust__name": "median"}, "the server sees their sum alone"),
+        ({"compression__name": "int8"}, "without looking at them"),
+    ],
+)
+def test_what_does_not_go_with_masks_is_refused(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=reason):
+        strategy_of(config_of(tmp_path, **changes))
