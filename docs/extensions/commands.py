@@ -6,6 +6,7 @@
 :fails: 2                   it must end with this exit code, and not with 0
 """
 
+import logging
 import multiprocessing
 import os
 import re
@@ -47,6 +48,7 @@ def _play(command: str, words: list[str], folder: Path, log: Path) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    logging.getLogger().handlers.clear()  # the build's own
     os.chdir(folder)
     os.environ["COLUMNS"] = str(WIDTH)
     cli.console.out.width = cli.console.err.width = WIDTH
@@ -84,7 +86,8 @@ class Shell(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Run the lines, and return what a terminal would show."""
         shown: list[str] = []
-        for line in re.sub(r"\\\n\s*", "", "\n".join(self.content)).splitlines():
+        for written in re.split(r"(?<!\\)\n", "\n".join(self.content)):
+            line = re.sub(r"\\\n\s*", "", written)
             code, output = played(line, folder_of(self.env, self.env.docname))
             if code != self.options.get("fails", 0):
                 raise self.error(f"{line}\nended with {code}:\n{output}")
@@ -93,7 +96,7 @@ class Shell(SphinxDirective):
                 lines = ["...", *lines[-last:]]
             if (first := self.options.get("first")) and len(lines) > first:
                 lines = [*lines[:first], "..."]
-            shown += [f"$ {line}", *([] if "quiet" in self.options else lines)]
+            shown += [f"$ {written}", *([] if "quiet" in self.options else lines)]
         block = nodes.literal_block("\n".join(shown), "\n".join(shown), language="console", classes=["terminal"])
         self.set_source_info(block)
         return [block]

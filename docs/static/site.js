@@ -14,13 +14,13 @@
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, family: "inherit", size: 13 },
-      height: width < 500 ? 380 : 340,
-      margin: { l: 56, r: 12, t: 12, b: 48 },
+      height: width < 500 ? 400 : 360,
+      margin: { l: 56, r: 12, t: 12, b: 64 },
       hovermode: "x unified",
       hoverlabel: { bgcolor: dark() ? "#1a1c1e" : "#ffffff", font: { color: ink } },
-      legend: { orientation: "h", y: -0.22, x: 0 },
+      legend: { orientation: "h", y: -0.28, x: 0 },
       xaxis: { ...axis, title: { text: figure.x } },
-      yaxis: { ...axis, title: { text: figure.y }, type: figure.log ? "log" : "linear", exponentformat: "power" },
+      yaxis: { ...axis, title: { text: figure.y }, type: figure.log ? "log" : "linear", exponentformat: "power", dtick: figure.log ? 1 : undefined },
     };
   };
 

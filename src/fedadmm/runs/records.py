@@ -41,11 +41,11 @@ class Record:
     client_loss: float | None  # weighted mean training loss of the round's clients
     clients: tuple[int, ...]  # whose uploads were applied
     refused: tuple[int, ...]  # whose uploads were not finite, or too large
-    steps: int
-    gradient_evaluations: int
-    bytes_up: int
-    bytes_down: int
-    seconds: float
+    steps: int  # local steps of all clients
+    gradient_evaluations: int  # of single examples
+    bytes_up: int  # that clients sent
+    bytes_down: int  # that clients were sent
+    seconds: float  # that the round took here
     lost: tuple[int, ...] = ()  # who was asked, and whose answer did not come in time
     # The user's own, the distance to the optimum, a certificate, what the clients achieved, and what privacy cost:
     # epsilon_spent, and where clipping is adaptive clip and within_clip, the noised share of the uploads within it.
@@ -54,7 +54,7 @@ class Record:
     oversized: tuple[int, ...] = ()  # who is among the refused because the upload was longer than max_norm allows
     simulated_seconds: float | None = None  # that the round lasted, where there is a [clock]
     mean_staleness: float | None = None  # updates that its uploads missed, where the server is asynchronous
-    max_staleness: int | None = None
+    max_staleness: int | None = None  # of one upload
     upload_norm: float | None = None  # the median over the uploads that were applied
     # Of loss and each metric: the least value of a client, the nine deciles and the largest, on examples held out
     # (data.client_test). In `metrics`: accuracy_client_mean, accuracy_client_std, accuracy_client_worst_decile, ...
