@@ -26,7 +26,7 @@ def curves(
         {
             "name": name,
             "x": list(xs),
-            "y": [None if value is None or not math.isfinite(value) else round(float(value), 6) for value in ys],
+            "y": [None if value is None or not math.isfinite(value) else float(f"{value:.4g}") for value in ys],
             "mode": "lines",
             "line": {"width": 2, "color": COLOURS[number % len(COLOURS)]},
         }
