@@ -70,10 +70,11 @@ def test_a_certificate_that_ends_within_a_month_is_warned_of(tmp_path: Path) -> 
 FLWR = """#!/bin/bash
 cd {folder}
 echo "$@" >>asked
+REASON="ServerApp failed with exception: it has a reason"
 case $1 in
     run) echo '{{"run-id": "17"}}' ;;
     log) echo "INFO: a line of its log" ;;
-    list) echo "{{\\"runs\\": [{{\\"status\\": \\"$(cat status)\\"}}]}}" ;;
+    list) echo "{{\\"runs\\": [{{\\"status\\": \\"$(cat status)\\", \\"status-details\\": \\"$REASON\\"}}]}}" ;;
     stop) echo '{{}}' ;;
 esac
 """
@@ -98,7 +99,8 @@ def test_a_run_ends_with_the_truth(
 ) -> None:
     (tmp_path / "status").write_text(status)
     changes = {"num-server-rounds": 2, "name": "second", "local.learning-rate": 0.1}
-    assert EXIT_CODES[follow_run(shell, tmp_path / "app", link="lab", changes=changes)] == code
+    how, reason = follow_run(shell, tmp_path / "app", link="lab", changes=changes)
+    assert (EXIT_CODES[how], reason) == (code, "it has a reason" if code == 1 else "")
     assert "a line of its log" in capfd.readouterr().out
     asked = (tmp_path / "asked").read_text()
     assert '--run-config num-server-rounds=2 --run-config name="second" --run-config local.learning-rate=0.1' in asked
@@ -112,7 +114,7 @@ def test_an_interrupted_run_is_stopped(shell: Shell, tmp_path: Path, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runs.time, "sleep", interrupted)
-    assert EXIT_CODES[follow_run(shell, tmp_path / "app", link="lab", changes={})] == 130
+    assert EXIT_CODES[follow_run(shell, tmp_path / "app", link="lab", changes={}).how] == 130
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "stop 17 lab --format json"
 
 

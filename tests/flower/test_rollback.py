@@ -161,3 +161,13 @@ def test_a_client_whose_machine_was_lost_with_its_state_begins_anew(tmp_path: Pa
         assert state_on_disk(strategy, 2, tmp_path) == (4, 0.0)
     assert not grid.errors
     ask(config, grid, verify=True)
+
+
+def test_verify_names_a_node_that_is_left_out(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    grid = grid_of(config)
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=1)
+    (tmp_path / "digits" / "client-1" / "key").unlink()  # and so the node makes another
+    with pytest.raises(InputError, match="node 101 is left out: client 1 joined with key"):
+        ask(config, grid, verify=True)

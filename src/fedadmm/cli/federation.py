@@ -1,20 +1,18 @@
 """The command for a Flower federation: one on this machine, runs on any, and what operators do to a server."""
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from fedadmm.cli.console import say, show_table
+from fedadmm.cli.federation_server import backup_command, metrics_command, rebind_command, show_clients
 from fedadmm.cli.options import Changes
 from fedadmm.config.plans import parse_changes
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import private_files
 from fedadmm.flower.local import EXIT_CODES, LINK, SENTENCES, LocalFederation, Shell, copy_app, follow_run, warnings_of
 from fedadmm.flower.local.supernode import run_supernode
-from fedadmm.flower.metrics import serve
-from fedadmm.flower.node_status import client_rows
 
 app = typer.Typer(help="A Flower federation on this machine: a SuperLink and SuperNodes with TLS and keys.")
 
@@ -75,9 +73,7 @@ def run_command(
     On the federation in --folder if there is one, else on the SuperLink that `flwr` knows by this name. Ctrl-C stops
     the run. Example: fedadmm federation run my-app --set num-server-rounds=10
     """
-    ended = follow_run(_shell(folder), flower_app, link=link, changes=parse_changes(changes or []))
-    say(SENTENCES[ended])
-    raise typer.Exit(EXIT_CODES[ended])
+    _follow(flower_app, link, folder, parse_changes(changes or []), done=SENTENCES["completed"])
 
 
 @app.command("verify")
@@ -89,9 +85,7 @@ def verify_command(
     Example: fedadmm federation verify my-app
     """
     asked = parse_changes(changes or []) | {"verify": True}
-    ended = follow_run(_shell(folder), flower_app, link=link, changes=asked)
-    say("All that are connected are in step." if ended == "completed" else "Not all is well: see the log above.")
-    raise typer.Exit(EXIT_CODES[ended])
+    _follow(flower_app, link, folder, asked, done="All that are connected are in step.", failed="Not all is well.")
 
 
 @app.command("rollback")
@@ -111,9 +105,18 @@ def rollback_command(
     if to < 1:
         raise InputError(f"--to {to} is out of range; use a round from 1 on")
     asked = parse_changes(changes or []) | {"rollback-to": to, "rollback-force": force}
-    ended = follow_run(_shell(folder), flower_app, link=link, changes=asked)
-    say(f"Round {to} is the last now." if ended == "completed" else "Not rolled back: the log above has the reason.")
-    raise typer.Exit(EXIT_CODES[ended])
+    _follow(flower_app, link, folder, asked, done=f"Round {to} is the last now.", failed="Not rolled back.")
+
+
+def _follow(
+    flower_app: Path, link: str, folder: Path, changes: dict[str, Any], *, done: str, failed: str = SENTENCES["failed"]
+) -> NoReturn:
+    """Run an app to its end, say how it did and why, and exit with the code of that."""
+    how, reason = follow_run(_shell(folder), flower_app, link=link, changes=changes)
+    if reason:
+        say(reason, style="bold red")
+    say({"completed": done, "failed": failed}.get(how, SENTENCES[how]))
+    raise typer.Exit(EXIT_CODES[how])
 
 
 def _shell(folder: Path) -> Shell:
@@ -160,7 +163,7 @@ def status_command(
     Example, on a SuperLink's machine: fedadmm federation status --server fedadmm-state/digits/server
     """
     if server is not None:
-        _show_clients(server)
+        show_clients(server)
         _warn(certificate or [])
         return
     federation = _federation(folder)
@@ -171,32 +174,13 @@ def status_command(
     if link is not None and link.alive:
         say(f"{federation.online()} nodes are connected")
     for found in federation.server_folders:
-        _show_clients(found)
+        show_clients(found)
     _warn([*federation.certificates, *(certificate or [])])
 
 
 def _warn(certificates: list[Path]) -> None:
     for sentence in warnings_of(certificates):
         say(sentence, style="bold red")
-
-
-def _show_clients(server: Path) -> None:
-    """Print a row for each client of a server, and for each node that is none."""
-    if not server.is_dir():
-        raise InputError(f"there is no folder {server}; a server's is STATE-DIR/NAME/server, where the ServerApp runs")
-    rows, problems = [], []
-    for client, node, facts, applied, lost in client_rows(server):
-        seen = "never" if facts.seen is None else datetime.fromtimestamp(facts.seen, UTC).strftime("%Y-%m-%d %H:%MZ")
-        who = ["none" if each is None else str(each) for each in (client, node)]
-        norm = "" if facts.norm is None else f"{facts.norm:.3g}"
-        last = "none" if applied is None else f"round {applied}"
-        rows.append((*who, seen, last, norm, str(facts.refused), str(lost)))
-        if facts.problem:
-            problems.append(f"client {who[0]}, node {who[1]}: {facts.problem}")
-    columns = ("client", "node", "last seen", "applied", "norm", "refused", "lost")
-    show_table(str(server), columns, rows, right=columns[4:], whole=columns, box=None)
-    for problem in problems:
-        say(problem)
 
 
 @app.command("logs")
@@ -243,62 +227,8 @@ def rotate_command(name: Name, folder: Folder = Path("federation")) -> None:
     say(f"{name} is ended, and its old key is refused; `fedadmm federation up` registers the new one and starts it")
 
 
-@app.command("rebind")
-def rebind_command(
-    client: Annotated[int, typer.Argument(help="The client whose machine was replaced.", show_default=False)],
-    server: Annotated[Path, typer.Argument(help="The server's folder, STATE-DIR/NAME/server.", show_default=False)],
-    anew: Annotated[bool, typer.Option("--anew", help="Its state is lost: let it begin as a newcomer.")] = False,
-) -> None:
-    """Let the next node that joins as this client answer for it from then on; its old key is refused.
-
-    With --anew that node needs no state; what was applied of the lost one stays in the model.
-    Example: fedadmm federation rebind 2 fedadmm-state/digits/server
-    """
-    from fedadmm.flower.server_folder import ServerFolder  # imports torch
-
-    folder = ServerFolder.at(server)
-    try:
-        if folder.key_of(client) is None:
-            raise InputError(f"client {client} is bound to no key in {server}; nothing was changed")
-        folder.bind(client, None)
-        if anew:
-            folder.begin_anew(client)
-    finally:
-        folder.close()
-    how = "and begins as a newcomer" if anew else "with the state of the old one, which must be in its folder"
-    say(f"The next node that joins as client {client} answers for it from then on, {how}.")
-
-
-@app.command("backup")
-def backup_command(
-    folder: Annotated[Path, typer.Argument(help="STATE-DIR of servers or nodes, or one in it.", show_default=False)],
-    to: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)],
-) -> None:
-    """Copy the folders of servers and clients while they are used, and verify the copies.
-
-    To restore, end the run, move what is there aside, and copy the other way. Example: fedadmm federation backup
-    fedadmm-state /backup/monday
-    """
-    from fedadmm.flower.folders import back_up, check_folders  # imports torch
-
-    copies = back_up(folder, to)
-    if problems := check_folders(to).problems:
-        raise InputError("\n".join(problems))
-    say(f"Wrote {', '.join(map(str, copies))}; all is well.")
-
-
-@app.command("metrics")
-def metrics_command(
-    server: Annotated[Path, typer.Argument(help="The server's folder, STATE-DIR/NAME/server.", show_default=False)],
-    port: Annotated[int, typer.Option(help="The port that Prometheus asks.")] = 9464,
-    address: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-) -> None:
-    """Serve the rounds and nodes of a server to Prometheus, from its files: whether a run goes on or not.
-
-    Example: fedadmm federation metrics fedadmm-state/digits/server
-    """
-    say(f"http://{address}:{port}/metrics")
-    serve(server, address=address, port=port)
+for _name, _command in (("rebind", rebind_command), ("backup", backup_command), ("metrics", metrics_command)):
+    app.command(_name)(_command)
 
 
 @app.command("down")

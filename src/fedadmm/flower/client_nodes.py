@@ -70,7 +70,9 @@ class ClientNodes:
 
         No state moves. A digest is what the client sent with the update, if it did.
         """
-        connected, problems = self.connected(grid), []
+        connected = self.connected(grid)
+        facts = self._folder.nodes.nodes
+        problems = [f"node {node} is left out: {facts[node].problem}" for node in sorted(self._left_out)]
         for client in range(self._num_clients):
             number, applied = self._folder.new_number(), self._folder.applied(client)
             if client not in connected:

@@ -26,6 +26,7 @@ class NodeFacts:
     seen: float | None = None  # when it last answered, in seconds since 1970
     refused: int = 0  # answers that were not what it was asked for
     problem: str = ""  # the last one, whatever came of it
+    problem_at: float | None = None  # when that was
     norm: float | None = None  # of the last upload that could be read, applied or not
 
 
@@ -50,12 +51,13 @@ class NodeStatus:
 
     def failed(self, node: int, problem: str) -> None:
         """Note why there is no answer of a node's."""
-        self.nodes[node] = replace(self._facts(node), problem=problem)
+        self.nodes[node] = replace(self._facts(node), problem=problem, problem_at=time.time())
 
     def refused(self, node: int, problem: str) -> None:
         """Note that an answer of a node's was refused."""
         self.answered(node)
-        self.nodes[node] = replace(self.nodes[node], refused=self.nodes[node].refused + 1, problem=problem)
+        self.failed(node, problem)
+        self.nodes[node] = replace(self.nodes[node], refused=self.nodes[node].refused + 1)
 
     def write(self) -> None:
         """Write the file."""

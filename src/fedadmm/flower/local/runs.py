@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import tomli_w
 
@@ -13,13 +13,21 @@ Ended = Literal["completed", "failed", "stopped"]
 EXIT_CODES: dict[Ended, int] = {"completed": 0, "failed": 1, "stopped": 130}
 SENTENCES: dict[Ended, str] = {
     "completed": "The run has finished.",
-    "failed": "The run failed; its log, above, has the reason. The same command goes on from the last committed round.",
+    "failed": "The run failed. The same command goes on from the last committed round.",
     "stopped": "The run was stopped; the same command goes on from the last committed round.",
 }
+RAISED = "ServerApp failed with exception: "  # before what a ServerApp raised
 POLL = 2.0  # seconds between two looks at a run whose log has ended
 
 
-def follow_run(shell: Shell, app: Path, *, link: str, changes: dict[str, Any]) -> Ended:
+class End(NamedTuple):
+    """How a run ended, and why, if it failed with a reason."""
+
+    how: Ended
+    reason: str = ""
+
+
+def follow_run(shell: Shell, app: Path, *, link: str, changes: dict[str, Any]) -> End:
     """Submit an app, show its log until it ends, and return how it did; Ctrl-C stops the run."""
     options = ["--format", "json"]
     for key, value in changes.items():
@@ -31,13 +39,15 @@ def follow_run(shell: Shell, app: Path, *, link: str, changes: dict[str, Any]) -
             time.sleep(POLL)
     except KeyboardInterrupt:
         shell.run("flwr", "stop", run, link, "--format", "json")
-        return "stopped"
+        return End("stopped")
     return ended
 
 
-def _ended(shell: Shell, run: str, *, link: str) -> Ended | None:
+def _ended(shell: Shell, run: str, *, link: str) -> End | None:
     (entry,) = json.loads(shell.run("flwr", "list", link, "--run-id", run, "--format", "json"))["runs"]
     stage, _, how = entry["status"].partition(":")
     if stage != "finished":
         return None
-    return how if how in EXIT_CODES else "failed"
+    if how != "failed" and how in EXIT_CODES:
+        return End(how)
+    return End("failed", entry.get("status-details", "").removeprefix(RAISED))
