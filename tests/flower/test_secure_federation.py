@@ -1,15 +1,22 @@
 """Secure aggregation over Flower's messages: the bits of the simulator, whichever node is lost in whichever stage."""
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from local_grid import ConfigRecord, Fate, LocalGrid, Message, run_config, simulated, start, state_on_disk, strategy_of
 
 from fedadmm.core.errors import InputError
+from fedadmm.flower.secure_node import KEPT
 from fedadmm.flower.secure_round import KEYS, SHARES, UNMASK
+from fedadmm.secure.protocol import Keys, Revealed, Secrets, Terms
 from methods import mostly_slow
 from play import identical
+from secure_attack import learned
+from secure_played import Transcript
 
 STAGES = (KEYS, SHARES, "train", UNMASK)
 SCAFFOLD = {"algorithm__name": "scaffold"}
@@ -164,3 +171,81 @@ def test_a_client_out_of_range_sends_nothing_and_says_nothing_else(tmp_path: Pat
 def test_what_does_not_go_with_masks_is_refused(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=reason):
         strategy_of(config_of(tmp_path, **changes))
+
+
+class Recording(LocalGrid):
+    """A grid that keeps all that the server receives, and the secrets of the nodes."""
+
+    def __init__(self, app: Any, config: dict[str, Any]) -> None:
+        super().__init__(app, config)
+        self.received: dict[str, dict[int, Any]] = {kind: {} for kind in STAGES}  # kind -> client -> records
+        self.offers: dict[int, Any] = {}  # what each client was told in stage 2
+        self.secrets: dict[int, Secrets] = {}
+
+    def _answer(self, message: Message) -> Message:
+        reply, kind = super()._answer(message), message.metadata.message_type
+        client = message.metadata.dst_node_id - 100
+        if kind in STAGES:
+            self.received[kind][client] = reply.content
+        if kind == SHARES:
+            self.offers[client] = message.content.config_records["secure"]
+            self.secrets[client] = Secrets(client, *self.states[100 + client].config_records[KEPT]["secrets"])
+        return reply
+
+    def transcript(self) -> Transcript:
+        """Return what the server has received, as the attack reads it."""
+        keys, shares, words, told = (
+            {c: r["secure"] for c, r in self.received[kind].items()}
+            if kind != "train"
+            else {c: r["arrays"] for c, r in self.received[kind].items()}
+            for kind in STAGES
+        )
+        graph = {client: tuple(offer["neighbours"]) for client, offer in self.offers.items()}
+        offer = self.offers[0]
+        return Transcript(
+            Terms(f"{offer['federation']} {offer['number']}", offer["threshold"]),
+            graph,
+            {client: Keys(*own["keys"]) for client, own in keys.items()},
+            {client: dict(zip(graph[client], own["sealed"], strict=True)) for client, own in shares.items()},
+            {client: (own["words"].numpy(), own["numbers"].numpy()) for client, own in words.items()},
+            {
+                client: Revealed(*(dict(zip(own[f"{kind}-of"], own[kind], strict=True)) for kind in Revealed._fields))
+                for client, own in told.items()
+            },
+        )
+
+
+def test_what_the_server_receives_tells_the_sum_and_no_upload(tmp_path: Path) -> None:
+    from flower_fedadmm.client_app import app
+
+    config = config_of(tmp_path)
+    strategy, grid = strategy_of(config), Recording(app, config)
+    before = strategy.checkpoint.server.theta.clone()
+    try:
+        start(strategy, grid, rounds=1)
+    finally:
+        strategy.close()
+    # No record is there that is not named here, and no field in it.
+    fields = {
+        kind: {name: set(record) for reply in replies.values() for name, record in reply.items()}
+        for kind, replies in grid.received.items()
+    }
+    assert fields == {
+        KEYS: {"secure": {"number", "keys"}},
+        SHARES: {"secure": {"number", "sealed"}},
+        "train": {"arrays": {"words", "numbers"}, "config": {"client-id", "number", "sent"}},
+        UNMASK: {"secure": {"number", "own_mask", "own_mask-of", "masking", "masking-of"}},
+    }
+    seen, kept = grid.transcript(), grid.secrets
+    for helping in combinations(range(5), seen.terms.threshold - 1):
+        found = learned(seen, {client: kept[client] for client in helping})
+        assert list(found) == [frozenset(range(5)) - set(helping)]
+    # One helper more learns every upload: their mean is the step that theta has made.
+    uploads = learned(seen, {client: kept[client] for client in (0, 1, 2)})
+    uploads |= learned(seen, {client: kept[client] for client in (2, 3, 4)})
+    uploads |= learned(seen, {client: kept[client] for client in (0, 1, 3)})
+    assert set(uploads) == {frozenset({client}) for client in range(5)}
+    encoding = strategy.wire.encoding
+    assert encoding is not None
+    steps = [encoding.coordinates.numbers(words)[: len(before)] for words, _ in uploads.values()]
+    assert torch.allclose(before + torch.from_numpy(np.mean(steps, axis=0)), strategy.checkpoint.server.theta.double())

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import networkx as nx
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from secure_played import Transcript
 
 from fedadmm.secure.fixed_point import Words
 from fedadmm.secure.protocol import NONCE_BYTES, Secrets, _add_stream, _agreed, _label, _point, _sealing_key
 from fedadmm.secure.shamir import SHARE_BYTES, combine
+from secure_played import Transcript
 
 
 def learned(seen: Transcript, colluders: Mapping[int, Secrets]) -> dict[frozenset[int], tuple[Words, ...]]:
