@@ -52,11 +52,12 @@ def test_the_trimmed_mean_is_scipys(trim: float, num: int) -> None:
 
 
 def test_krum_by_hand() -> None:
-    # Of 0, 1, 3, 4, 100 with f = 1 each is scored by its 5 - 1 - 2 = 2 nearest: 1 + 9, 1 + 4, 1 + 4, 1 + 9, ...
-    rows = torch.tensor([[0.0], [1.0], [3.0], [4.0], [100.0]])
-    assert krum_order(rows, liars=1) == [1, 2, 0, 3, 4]
+    # With f = 1 each of five is scored by its 5 - 1 - 2 = 2 nearest: 1 + 4.84, 1 + 1.44, 1.44 + 4.84, 0.25 + 60.84, and
+    # 0.25 + 68.89. The 3 nearest would make 2.2 the best.
+    rows = torch.tensor([[0.0], [1.0], [2.2], [10.0], [10.5]])
+    assert krum_order(rows, liars=1) == [1, 0, 2, 3, 4]
     assert _mean(rows, name="krum", liars=1).item() == 1.0
-    assert _mean(rows, name="krum", liars=1, select=2).item() == 2.0
+    assert _mean(rows, name="krum", liars=1, select=2).item() == 0.5
 
 
 def test_krum_is_that_of_a_plain_loop() -> None:

@@ -122,6 +122,25 @@ class Signs:
 signs = Signs()
 
 
+class Halves(Signs):
+    """Another one: of half the size."""
+
+    def decompress(self, arrays: dict[str, torch.Tensor], size: int, generator: np.random.Generator) -> torch.Tensor:
+        return super().decompress(arrays, size, generator) / 2
+
+
+def test_another_compressor_is_another_run(tmp_path: Path) -> None:
+    def folder(compressor: Any) -> str:
+        options: dict[str, Any] = {"participation": 1.0, "rounds": 1, "engine": "serial", "progress": False}
+        options |= {"compression": {"name": compressor}, "out": tmp_path, "data": some_data([8] * 2)}
+        result = fedadmm.simulate(FedAvg(), model=made(perceptron), **options)
+        assert [finding.text for finding in findings(result.folder) if finding.kind == "problem"] == []
+        return str(result.folder)
+
+    other = type("Signs", (Halves,), {"__module__": Signs.__module__, "__qualname__": "Signs"})
+    assert folder(Signs()) == folder(Signs()) != folder(other())
+
+
 @pytest.mark.parametrize("name", [signs, "test_upload_runs:signs"], ids=["an object", "by its name"])
 def test_a_compressor_of_the_users_is_two_functions(name: Any) -> None:
     table = {"name": name, "error_feedback": True}
@@ -137,6 +156,7 @@ def test_a_compressor_of_the_users_is_two_functions(name: Any) -> None:
     ("method", "options", "sentence"),
     [
         (FedPD(), {"compression": TOP_K}, "FedPD's clients go on alone between communications, and error_feedback"),
+        (FedPD(), {"robust": {"name": "norm_clip", "norm": 1.0}}, "FedPD uploads models and not changes, which a norm"),
         (METHOD, {"robust": {"name": "median"}, "weighting": "examples"}, '"median" counts every client alike'),
         (METHOD, {"robust": {"name": "krum", "liars": 2}}, "liars=2 needs 7 uploads in a round, and 6 clients"),
         (FedADMMAuto(), {"robust": {"name": "norm_clip", "norm": 1.0}}, "no state fits an upload that was shortened"),
@@ -144,6 +164,7 @@ def test_a_compressor_of_the_users_is_two_functions(name: Any) -> None:
         (METHOD, {"compression": {"name": "int9"}}, "name='int9' is unknown; did you mean int8"),
         (METHOD, {"compression": {"name": "top_k"}}, 'name="top_k" needs keep; set keep = 0.1'),
         (METHOD, {"compression": {"name": "int8", "keep": 0.1}}, "keep=0.1 is for top_k and random_k; leave it out"),
+        (METHOD, {"compression": {"name": "math:pi"}}, "compressor 'builtins:float' has no compress and no decompress"),
         (METHOD, {"compression": {"name": METHOD}}, "has no compress and no decompress; a compressor is these two"),
         (METHOD, {"robust": {"name": "trimmed_mean", "trim": 0.5}}, "trim=0.5 is out of range; use a number from 0"),
         (METHOD, {"attack": {"name": "lie", "share": 1.5}}, "share=1.5 is out of range"),

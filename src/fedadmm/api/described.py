@@ -16,6 +16,7 @@ from fedadmm.data.fingerprint import code_of, digest_of_lazy, place_of
 from fedadmm.data.reading import Table
 from fedadmm.runs.assembly import Federation
 from fedadmm.runs.goal import Goal
+from fedadmm.uploads.settings import FUNCTIONS
 
 
 def described(federation: Federation, goal: Goal, *, named: Mapping[str, Any], whole: bool) -> Experiment:
@@ -69,6 +70,8 @@ def _digest(federation: Federation, *, whole: bool) -> str:
         found.update(digest_of_lazy(reader))
     found.update(np.asarray(options.data.num_examples).tobytes())
     own = {"participation": options.participation, "loss": options.loss, **(options.metrics or {})}
+    if options.compression is not None and not isinstance(options.compression.name, str):
+        own |= {name: getattr(options.compression.name, name) for name in FUNCTIONS}
     for key, value in own.items():
         found.update(key.encode() + (code_of(value) if callable(value) else repr(value).encode()))
     for key, numbers in (options.devices or {}).items():

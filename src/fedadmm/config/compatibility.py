@@ -166,6 +166,10 @@ def check_uploads(
             f"robust.liars={robust.liars} needs {robust.fewest} uploads in a round, and {selected} clients take part; "
             "select more, or expect fewer liars"
         )
+    if robust.norm is not None and skips:
+        raise InputError(
+            f"{name} uploads models and not changes, which a norm would cut short; use another robust.name"
+        )
     if isinstance(robust.norm, float | int) and trait(algorithm, UploadsMoreThanChange) is not None:
         raise InputError(
             f"{name}'s uploads weigh what clients keep by numbers, so no state fits an upload that was shortened; use "

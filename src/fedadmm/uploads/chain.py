@@ -4,7 +4,7 @@ from fedadmm.core.algorithm import Message
 from fedadmm.core.transport import Private, Step, Sums, Transport, Wrap
 from fedadmm.uploads.attack import AttackStep, LieWrap, attackers
 from fedadmm.uploads.clip import ClipStep
-from fedadmm.uploads.compression import CompressionStep
+from fedadmm.uploads.compression import CompressionStep, compressor_of
 from fedadmm.uploads.robust import BufferWrap, RobustWrap
 from fedadmm.uploads.settings import UploadSettings
 
@@ -43,6 +43,7 @@ def transport_of(
         steps.append(ClipStep(privacy.clip))
     if compression is not None:
         codec = CompressionStep(compression, seed, like)
+        compressor_of(compression)  # finds a mistake in a user's name before the first round
         steps.append(codec)
     if secure is not None:
         from fedadmm.secure.encoding import Encoding

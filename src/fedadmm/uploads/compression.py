@@ -26,7 +26,7 @@ from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 from fedadmm.core.state_parts import is_vector, vectors_of, with_vectors
 from fedadmm.core.transport import Arrays, Sent
-from fedadmm.uploads.settings import Compression, name_of
+from fedadmm.uploads.settings import Compression, name_of, with_functions
 
 BLOCK = 256  # coordinates that share a scale, unless the settings say otherwise
 
@@ -170,9 +170,8 @@ def compressor_of(settings: Compression) -> Compressor:
         return Quantised(127 if settings.name == "int8" else 7, block, stochastic=not feedback)
     if settings.keep is not None:
         return TopK(settings.keep) if settings.name == "top_k" else RandomK(settings.keep, scaled=not feedback)
-    found: Compressor = (
-        import_named(settings.name, what="compressor") if isinstance(settings.name, str) else settings.name
-    )
+    named = isinstance(settings.name, str)
+    found: Compressor = with_functions(import_named(settings.name, what="compressor") if named else settings.name)
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, PlainSerializer
 
-from fedadmm.core.errors import InputError, import_named, near_names
+from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.settings import Count, Fraction, MaxNorm, NonNegative, Positive, Probability, Settings, within
 from fedadmm.secure.settings import Secure
 from fedadmm.uploads.accountant import Sampling
@@ -16,15 +16,18 @@ FUNCTIONS = ("compress", "decompress")
 
 
 def _compressor(value: Any) -> Any:
-    """Return one of our names, or what has the two functions of a compressor, found if it was named."""
-    if isinstance(value, str) and ":" not in value:
-        if value not in COMPRESSORS:
-            raise InputError(f"name={value!r} is unknown; {near_names(value, COMPRESSORS, what='compressors')}")
-        return value
-    found = import_named(value, what="compressor") if isinstance(value, str) else value
-    if missing := [name for name in FUNCTIONS if not callable(getattr(found, name, None))]:
-        raise InputError(f"compressor {value!r} has no {' and no '.join(missing)}; a compressor is these two functions")
-    return value
+    """Return one of our names, the name of a user's object, which is found when it is needed, or such an object."""
+    if isinstance(value, str) and ":" not in value and value not in COMPRESSORS:
+        raise InputError(f"name={value!r} is unknown; {near_names(value, COMPRESSORS, what='compressors')}")
+    return value if isinstance(value, str) else with_functions(value)
+
+
+def with_functions(compressor: Any) -> Any:
+    """Return a user's compressor; refuse one that lacks one of its two functions."""
+    if missing := [name for name in FUNCTIONS if not callable(getattr(compressor, name, None))]:
+        lacks = " and no ".join(missing)
+        raise InputError(f"compressor {name_of(compressor)!r} has no {lacks}; a compressor is these two functions")
+    return compressor
 
 
 def name_of(compressor: Any) -> str:
@@ -32,7 +35,7 @@ def name_of(compressor: Any) -> str:
     if isinstance(compressor, str):
         return compressor
     named = compressor if hasattr(compressor, "__qualname__") else type(compressor)
-    return f"{named.__module__}:{named.__qualname__}" if hasattr(named, "__qualname__") else str(named.__name__)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 class Compression(Settings):

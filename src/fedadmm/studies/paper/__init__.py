@@ -14,14 +14,20 @@ __all__ = ["PAPER", "PaperRun", "Rows", "Size", "Study"]
 
 
 def _runs_in(file: str, size: Size) -> Iterator[PaperRun]:
-    """Yield a run of each method, at each learning rate, in each variant of an experiment, as a file has them."""
+    """Yield a run of each method, at each learning rate, in each variant of an experiment, as a file has them.
+
+    Where a file has variants under `crossed`, too, every variant is run with each of those.
+    """
     table = dict(table_of(file))
     variants = {column: dict(variant) for column, variant in table.pop("variants").items()}
+    if crossed := table.pop("crossed", None):
+        variants = {f"{a} / {b}": {**one, **other} for a, one in variants.items() for b, other in crossed.items()}
     rates, methods = table.pop("learning_rates", [None]), table.pop("methods")
     rates_of = {column: variant.pop("learning_rates", rates) for column, variant in variants.items()}
     plan = Plan(table, variants)
     for column in plan.variants:
-        name = f"{file.removesuffix('.toml')}-{column.replace(': ', '-').replace('/', '-').replace(' ', '_')}"
+        words = column.replace(" / ", "-").replace(": ", "-").replace("/", "-").replace(", ", "-").replace(" %", "")
+        name = f"{file.removesuffix('.toml')}-{words.replace(' ', '_')}"
         experiment = plan.experiment(column, changes={"name": name, "label": None})
         for label, algorithm in methods.items():
             run = experiment.replace(label=label, algorithm=algorithm_from_table(algorithm))
