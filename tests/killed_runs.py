@@ -33,6 +33,7 @@ name = "digits"
 num_clients = 20
 [local]
 epochs = "1..2"
+batch_size = 40
 """
 
 
