@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(["fedadmm.cli.run", "fedadmm.runs.runner", "numpy.random", "sklearn.datasets"])
+_imported = ["fedadmm.cli.run", "fedadmm.runs.runner", "fedadmm.report.page", "fedadmm.api.comparison"]
+_server.set_forkserver_preload([*_imported, "numpy.random", "sklearn.datasets"])
 
 
 def start(function: Callable[..., None], *arguments: Any) -> BaseProcess:
