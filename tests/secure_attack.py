@@ -7,7 +7,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fedadmm.secure.fixed_point import Words
-from fedadmm.secure.protocol import NONCE_BYTES, Secrets, _add_stream, _agreed, _label, _point, _sealing_key
+from fedadmm.secure.protocol import NONCE_BYTES, Secrets, _add_stream, _agreed, _label, _point, _private, _sealing_key
 from fedadmm.secure.shamir import SHARE_BYTES, combine
 from secure_played import Transcript
 
@@ -31,7 +31,7 @@ def learned(seen: Transcript, colluders: Mapping[int, Secrets]) -> dict[frozense
         for other in (other for other in seen.graph[client] if other in seen.keys):
             known = next((pair for pair in ((client, other), (other, client)) if pair[0] in masking), None)
             if known is not None:
-                agreed = _agreed(masking[known[0]], seen.keys[known[1]].masking)
+                agreed = _agreed(_private(masking[known[0]]), seen.keys[known[1]].masking)
                 _add_stream(stripped[client], agreed, seen.terms, "mask", sign=-1 if client < other else 1)
             elif other in sent:
                 unknown.add_edge(client, other)
@@ -56,7 +56,7 @@ def _seeds(seen: Transcript, colluders: Mapping[int, Secrets]) -> tuple[dict[int
     for holder, own in colluders.items():
         for client in (other for other in seen.graph[holder] if other in seen.keys):
             sealed = seen.sealed[client][holder]
-            cipher = AESGCM(_sealing_key(own, seen.terms, seen.keys[client]))
+            cipher = AESGCM(_sealing_key(_private(own.sealing), seen.terms, seen.keys[client]))
             plain = cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _label(seen.terms, client, holder))
             masking.setdefault(client, {})[_point(holder)] = plain[:SHARE_BYTES]
             own_mask.setdefault(client, {})[_point(holder)] = plain[SHARE_BYTES:]

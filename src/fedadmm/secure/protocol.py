@@ -79,7 +79,7 @@ class Revealed(NamedTuple):
 def check_keys(keys: Keys) -> None:
     """Refuse keys with which nobody could agree on a mask: ValueError."""
     for public in (keys.sealing, keys.masking):
-        _agreed(secrets.token_bytes(SECRET_BYTES), public)
+        _agreed(X25519PrivateKey.generate(), public)
 
 
 def draw_secrets(client: int) -> Secrets:
@@ -94,10 +94,10 @@ def seal_shares(own: Secrets, terms: Terms, neighbours: Mapping[int, Keys]) -> d
         raise VoidError(f"a threshold of {terms.threshold} is not more than half of {len(neighbours)} neighbours")
     points = [_point(holder) for holder in neighbours]
     parts = [split(seed, points=points, threshold=terms.threshold) for seed in (own.masking, own.own_mask)]
-    sealed = {}
+    sealed, private = {}, _private(own.sealing)
     for holder, keys in neighbours.items():
         nonce, plain = secrets.token_bytes(NONCE_BYTES), b"".join(part[_point(holder)] for part in parts)
-        cipher = AESGCM(_sealing_key(own, terms, keys))
+        cipher = AESGCM(_sealing_key(private, terms, keys))
         sealed[holder] = nonce + cipher.encrypt(nonce, plain, _label(terms, own.client, holder))
     return sealed
 
@@ -105,10 +105,10 @@ def seal_shares(own: Secrets, terms: Terms, neighbours: Mapping[int, Keys]) -> d
 def masked(own: Secrets, terms: Terms, neighbours: Mapping[int, Keys], words: Iterable[Words]) -> tuple[Words, ...]:
     """Return the words under the client's masks; neighbours: those whose shares it has got."""
     _check_neighbours(own, terms, neighbours)
-    hidden = tuple(word.copy() for word in words)
+    hidden, private = tuple(word.copy() for word in words), _private(own.masking)
     _add_stream(hidden, own.own_mask, terms, "own mask", sign=1)
     for other, keys in neighbours.items():
-        _add_stream(hidden, _agreed(own.masking, keys.masking), terms, "mask", sign=1 if own.client < other else -1)
+        _add_stream(hidden, _agreed(private, keys.masking), terms, "mask", sign=1 if own.client < other else -1)
     return hidden
 
 
@@ -120,11 +120,11 @@ def reveal(
     neighbours: as in stage 3. sealed: what each of them had encrypted for this client.
     """
     _check_neighbours(own, terms, {other: keys for other, keys in neighbours.items() if other in senders})
-    own_mask, masking = {}, {}
+    own_mask, masking, private = {}, {}, _private(own.sealing)
     for other, keys in neighbours.items():
         nonce, rest = sealed[other][:NONCE_BYTES], sealed[other][NONCE_BYTES:]
         try:
-            plain = AESGCM(_sealing_key(own, terms, keys)).decrypt(nonce, rest, _label(terms, other, own.client))
+            plain = AESGCM(_sealing_key(private, terms, keys)).decrypt(nonce, rest, _label(terms, other, own.client))
         except InvalidTag:
             continue  # it has not been written by that neighbour for this client: others have shares, too
         if other in senders:
@@ -166,12 +166,13 @@ def unmask(
             _add_stream(plain, seed, terms, "own mask", sign=-1)
         elif neighbours := [other for other in graph[client] if other in senders]:
             seed = _rebuilt(client, {by: told.masking for by, told in revealed.items()}, terms)
-            if _public(seed) != keys[client].masking:
+            private = _private(seed)
+            if private.public_key().public_bytes_raw() != keys[client].masking:
                 raise VoidError(f"the shares of client {client}'s masks are not those of its key")
             for other in neighbours:
                 # As the lost client would have added it: then it cancels.
                 sign = 1 if client < other else -1
-                _add_stream(plain, _agreed(seed, keys[other].masking), terms, "mask", sign=sign)
+                _add_stream(plain, _agreed(private, keys[other].masking), terms, "mask", sign=sign)
     return plain
 
 
@@ -211,12 +212,12 @@ def _public(seed: bytes) -> bytes:
     return _private(seed).public_key().public_bytes_raw()
 
 
-def _agreed(seed: bytes, public: bytes) -> bytes:
-    return _private(seed).exchange(X25519PublicKey.from_public_bytes(public))
+def _agreed(private: X25519PrivateKey, public: bytes) -> bytes:
+    return private.exchange(X25519PublicKey.from_public_bytes(public))
 
 
-def _sealing_key(own: Secrets, terms: Terms, keys: Keys) -> bytes:
-    return _derived(_agreed(own.sealing, keys.sealing), "sealing", terms.name)
+def _sealing_key(private: X25519PrivateKey, terms: Terms, keys: Keys) -> bytes:
+    return _derived(_agreed(private, keys.sealing), "sealing", terms.name)
 
 
 def _derived(secret: bytes, *purpose: str) -> bytes:
