@@ -147,4 +147,9 @@ DESCRIPTIONS: dict[str, Attack] = {
     "another client": says("config", client_id=0),
     "a model that is a number": says("config", model=3),
     "a model without end": says("config", model=["x"] * 1000),
+    "older states that are a number": says("config", kept=3),
+    "older states that are words": says("config", kept=["x"]),
+    "older states without end": says("config", kept=list(range(1, 20_000))),
+    "a digest instead of two": says("config", digests="x"),
+    "digests without end": says("config", digests=["x"] * 1000),
 }

@@ -5,6 +5,8 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,41 @@ def test_the_container_copies_what_is_there_and_is_no_root() -> None:
     assert [rest for name, rest in lines if name == "USER"] == ["fedadmm"]
     assert json.loads(dict(map(tuple, lines))["CMD"])[0] == "fedadmm"  # type: ignore[arg-type]
     assert "examples/flower-fedadmm" in (ROOT / "pyproject.toml").read_text()  # which the wheel is built with
+
+
+@pytest.mark.slow
+def test_what_the_container_copies_is_all_that_the_wheel_needs(tmp_path: Path) -> None:
+    text = (ROOT / "deploy" / "Containerfile").read_text()
+    for sources, to in re.findall(r"^COPY (.+) (\S+)$", text, flags=re.MULTILINE):
+        for source in sources.split():
+            place = tmp_path / to.strip("/") / ("" if to.endswith("/") else ".")
+            place.mkdir(parents=True, exist_ok=True)
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / source, place)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, tmp_path / "src"]
+    done = subprocess.run(build, capture_output=True, text=True, timeout=300, check=False)
+    if "Could not find a version" in done.stderr:
+        pytest.skip("hatchling cannot be had here, with which a wheel is built")
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("fedadmm-*.whl")
+    assert "fedadmm/flower/local/app/pyproject.toml" in zipfile.ZipFile(wheel).namelist()
+
+
+@pytest.mark.deployment
+@pytest.mark.slow
+def test_the_container_is_built_and_runs() -> None:
+    found = [name for name in ("podman", "docker") if shutil.which(name)]
+    works = [name for name in found if subprocess.run([name, "info"], capture_output=True, check=False).returncode == 0]
+    if not works:
+        pytest.skip(f"no builder works here ({', '.join(found) or 'none is installed'}): its parts are tested alone")
+    builder = works[0]
+    image = "localhost/fedadmm-test"
+    build = [builder, "build", "-t", image, "-f", ROOT / "deploy" / "Containerfile", ROOT]
+    built = subprocess.run(build, capture_output=True, text=True, timeout=1500, check=False)
+    if built.returncode and "python:3.11-slim" in built.stderr:
+        pytest.skip(f"the base image cannot be had here: {built.stderr.strip().splitlines()[-1]}")
+    assert built.returncode == 0, built.stderr
+    said = subprocess.run([builder, "run", "--rm", image], capture_output=True, text=True, timeout=300, check=False)
+    assert "superlink" in said.stdout, said.stderr

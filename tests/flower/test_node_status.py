@@ -22,7 +22,7 @@ from fedadmm.cli.federation import app
 from fedadmm.core.errors import InputError
 from fedadmm.flower import json_log, server_app
 from fedadmm.flower.metrics import ServerMetrics
-from fedadmm.flower.node_status import client_rows, read_nodes
+from fedadmm.flower.node_status import NodeFacts, client_rows, read_nodes
 from fedadmm.runs.records import Record, RunFolder
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -130,6 +130,11 @@ def test_a_full_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             logging.getLogger("flwr").warning("a line of a log")
     assert len(list(tmp_path.glob("log.jsonl*"))) == 1 + json_log.FILES
     assert all(path.stat().st_size <= 300 for path in tmp_path.glob("log.jsonl*"))
+
+
+def test_a_status_file_of_another_version_is_read(tmp_path: Path) -> None:
+    (tmp_path / "nodes.json").write_text('{"7": {"client": 1, "seen": 2.0, "of_a_later_version": 3}}')
+    assert read_nodes(tmp_path) == {7: NodeFacts(client=1, seen=2.0)}
 
 
 def test_a_status_file_that_is_damaged_is_one_sentence(tmp_path: Path) -> None:
