@@ -4,10 +4,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from secure_attack import learned
-from secure_played import added, play, words_of
 
 from fedadmm.secure.protocol import Revealed, reveal
+from secure_attack import learned
+from secure_played import added, play, words_of
 
 Words = tuple[np.ndarray, ...]
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from secure_played import STAGES, added, play, words_of
 
 from fedadmm.secure.in_one_process import MaskedSum
 from fedadmm.secure.protocol import Keys, Revealed, Terms, VoidError, draw_secrets, masked, reveal, seal_shares, unmask
+from secure_played import STAGES, added, play, words_of
 
 WORDS = words_of(5)  # a complete graph of degree 4 has a threshold of 3
 

@@ -1,6 +1,7 @@
 """Datasets by name: their training and test examples, normalised."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,12 +197,18 @@ def _hugging_face(name: str, options: Mapping[str, Any], *, normalisation: str |
     return dataset if num_classes is None else dataset._replace(num_classes=num_classes)
 
 
-def _digits() -> tuple[Examples, Examples]:
+@cache  # a megabyte; a comparison asks for it once for each run
+def _digits_table() -> np.ndarray:
+    """Return a row for each image: 64 pixels, and the label."""
     # The file that scikit-learn brings; importing scikit-learn takes a second, which a node has in every round.
     package = find_spec("sklearn")
     assert package is not None
     assert package.origin is not None
-    table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    return np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+
+
+def _digits() -> tuple[Examples, Examples]:
+    table = _digits_table()
     images, labels = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1].astype(np.int64)
     # One split for everyone: it does not depend on a run's seed.
     order = stream(0, "digits split").permutation(len(labels))

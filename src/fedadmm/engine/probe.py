@@ -90,7 +90,8 @@ class _Trial:
         with calling(f"{method} of {self._algorithm}"):
             answer = getattr(self._algorithm, method)(*arguments)
         for name, vector, before in given:
-            if not torch.allclose(vector, before, rtol=0, atol=0, equal_nan=True):
+            # The second comparison, in which a NaN is itself, takes ten times as long as the first.
+            if not (vector.equal(before) or torch.allclose(vector, before, rtol=0, atol=0, equal_nan=True)):
                 raise self.error(f"{method} changes {name} in place; make a new vector instead, such as {name} + x")
         return answer
 

@@ -241,13 +241,12 @@ def create(folder: Path, *, about: Mapping[str, str], initial: Vector | None = N
     try:
         with made_whole(folder) as beside:
             beside.mkdir(parents=True)
-            with lmdb.open(str(beside), map_size=map_size(), max_dbs=len(TABLES)) as env:
-                tables = {name: env.open_db(name.encode()) for name in TABLES}
-                with env.begin(write=True) as transaction:
-                    writer = Tables(transaction, tables)
-                    writer.put("meta", b"about", json.dumps(dict(about)).encode())
-                    if initial is not None:
-                        writer.put("meta", b"initial", *encode((initial,)))
+            opened = lmdb.open(str(beside), map_size=map_size(), max_dbs=len(TABLES))
+            with opened as env, env.begin(write=True) as transaction:  # one, as each waits for the disk
+                writer = Tables(transaction, {name: env.open_db(name.encode(), txn=transaction) for name in TABLES})
+                writer.put("meta", b"about", json.dumps(dict(about)).encode())
+                if initial is not None:
+                    writer.put("meta", b"initial", *encode((initial,)))
         handle = os.open(folder.parent, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
