@@ -45,6 +45,21 @@ def test_only_the_states_that_the_journal_names_are_kept(tmp_path: Path) -> None
             store.get(8)
 
 
+def test_a_digest_is_of_the_state_and_says_nothing_to_others(tmp_path: Path) -> None:
+    digests = []
+    for name in ("one", "other"):
+        with node_store(tmp_path / name) as store:
+            assert store.digest(0) == ""
+            store.write(Journal(0, 7), pending=SavedState(a_state(3, 1)))
+            first = store.digest(7)
+            store.write(Journal(7, 8), pending=SavedState(a_state(3, 1)))
+            assert first == store.digest(7) == store.digest(8)  # the same state
+            store.write(Journal(7, 9), pending=SavedState(a_state(3, 2)))
+            assert store.digest(9) != first
+            digests.append(first)
+    assert digests[0] != digests[1]  # keyed by each store
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -1,6 +1,7 @@
 """The states of one client on its node, each under the number of its update."""
 
 import hashlib
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from fedadmm.core.delivery import NONE, Journal
 from fedadmm.state.encoding import decode, encode
 from fedadmm.state.file import PAIR, fields_of, open_checked
 
+SECRET = b"secret"  # with which digests are keyed
 REMEDY = "give this federation a name or a state-dir of its own"
 
 
@@ -55,11 +57,16 @@ class NodeStore:
         return None if number == NONE else SavedState(*self._file.get_version(self._client, number))
 
     def digest(self, number: int) -> str:
-        """Return a digest of what was kept of an update, as it is stored; nothing of none."""
-        if number == NONE:
-            return ""
+        """Return a digest of what was kept of an update, as it is stored; nothing of none.
+
+        It is keyed with a secret of this store: who guesses a state cannot tell by its digest whether it is right.
+        """
         with self._file.reading(f"the state of client {self._client}") as tables:
-            return hashlib.blake2b(tables.get("states", PAIR.pack(self._client, number)), digest_size=16).hexdigest()
+            secret = tables.find("meta", SECRET)
+            if number == NONE or secret is None:
+                return ""
+            state = tables.get("states", PAIR.pack(self._client, number))
+            return hashlib.blake2b(state, key=bytes(secret), digest_size=16).hexdigest()
 
     def write(self, journal: Journal, *, pending: SavedState) -> None:
         """Write a journal and what it has pending in one transaction; what it no longer names is deleted."""
@@ -70,5 +77,7 @@ class NodeStore:
                 tables.delete("states", stale)
             key = PAIR.pack(self._client, pending_number)
             tables.put("states", key, *encode((*pending.state, pending.residual)))
+            if tables.find("meta", SECRET) is None:
+                tables.put("meta", SECRET, secrets.token_bytes(32))
             tables.put("meta", b"journal", *encode((acknowledged, pending_number)))
         self._file.flush()
