@@ -42,8 +42,9 @@ def spoil(message, context, call_next):
 def die_after_commit(message, context, call_next):
     reply = call_next(message, context)
     order = Path("die-after-commit")
-    if message.metadata.message_type == "train" and order.exists():
-        supernode = int(order.read_text())
+    kind, _, number = order.read_text().partition(" ") if order.exists() else ("", "", "")
+    if message.metadata.message_type == kind:
+        supernode = int(number)
         order.unlink()
         os.kill(supernode, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -55,11 +56,11 @@ app = client_app(model=model, data=data, mods=[die_after_commit, spoil])
 
 
 class Deployed:
-    """A federation of three nodes, and the runs of the app on it."""
+    """A federation of some nodes, and the runs of the app on it."""
 
-    def __init__(self, folder: Path, **changes: Any) -> None:
-        self.federation = LocalFederation(folder / "federation")
-        usual = {"num_clients": 3, "min_available_nodes": 3, "fraction_evaluate": 0.0}
+    def __init__(self, folder: Path, *, num_nodes: int = 3, **changes: Any) -> None:
+        self.federation, self._num_nodes = LocalFederation(folder / "federation"), num_nodes
+        usual = {"num_clients": num_nodes, "min_available_nodes": num_nodes, "fraction_evaluate": 0.0}
         self.changes = {key.replace("_", "-"): value for key, value in {**usual, **changes}.items()}
         self.app = shutil.copytree(APP, folder / "app")
         (self.app / "flower_fedadmm" / "client_app.py").write_text(OBEDIENT_CLIENT)
@@ -68,7 +69,7 @@ class Deployed:
 
     def up(self) -> None:
         """Start what is not running."""
-        self.federation.up(num_nodes=3)
+        self.federation.up(num_nodes=self._num_nodes)
 
     def run(self) -> int:
         """Submit a run, and return its id."""
@@ -119,10 +120,10 @@ class Deployed:
             assert time.monotonic() < deadline, self.log()
             time.sleep(every)
 
-    def order_death(self, name: str) -> None:
-        """Let a node die between the commit and the reply of its next update."""
+    def order_death(self, name: str, *, kind: str = "train") -> None:
+        """Let a node die between the commit and the reply of its next update, or before another kind of reply."""
         order = self.federation.folder / name / "die-after-commit"
-        order.write_text(str(self.federation.processes[name].pid))
+        order.write_text(f"{kind} {self.federation.processes[name].pid}")
 
     def order_attacks(self, name: str, *attacks: str) -> None:
         """Let a node spoil its next updates, each with one of these attacks."""

@@ -9,6 +9,8 @@ import pytest
 import torch
 from local_grid import ConfigRecord, Fate, LocalGrid, Message, run_config, simulated, start, state_on_disk, strategy_of
 
+import fedadmm
+from fedadmm import Simulation
 from fedadmm.core.errors import InputError
 from fedadmm.flower.secure_node import KEPT
 from fedadmm.flower.secure_round import KEYS, SHARES, UNMASK
@@ -42,7 +44,7 @@ def played(config: dict[str, Any], fate: Fate, *, rounds: int = 3) -> tuple[Any,
     try:
         start(strategy, grid, rounds=rounds)
         records = strategy._folder.records()
-        simulation = simulated(config, history=[record.clients for record in records], secure=strategy.settings.secure)
+        simulation = simulated(config, history=[record.clients for record in records])
         assert identical(tuple(strategy.checkpoint), tuple(simulation.checkpoint))
         for client in range(config["num-clients"]):
             mine = state_on_disk(strategy, client, Path(config["state-dir"]))
@@ -249,3 +251,43 @@ def test_what_the_server_receives_tells_the_sum_and_no_upload(tmp_path: Path) ->
     assert encoding is not None
     steps = [encoding.coordinates.numbers(words)[: len(before)] for words, _ in uploads.values()]
     assert torch.allclose(before + torch.from_numpy(np.mean(steps, axis=0)), strategy.checkpoint.server.theta.double())
+
+
+def test_with_privacy_too_it_has_the_bits_of_the_simulator(tmp_path: Path) -> None:
+    from flower_fedadmm import task
+
+    private = {"privacy__clip": 0.5, "privacy__noise": 0.0, "privacy__delta": 0.01}  # noise is not the same twice
+    config = config_of(tmp_path, **private)
+    strategy = strategy_of(config)
+    try:
+        start(strategy, grid_of(config), rounds=2)
+    finally:
+        strategy.close()
+    settings, data = strategy.settings, fedadmm.federate(fedadmm.load("digits"), num_clients=5, partition="iid", seed=0)
+    same = {key: getattr(settings, key) for key in ("local", "seed", "privacy", "secure")}
+    simulation = Simulation(settings.algorithm, model=task.model, data=data, participation=1.0, engine="serial", **same)
+    for _ in range(2):
+        simulation.advance()
+    assert identical(tuple(strategy.checkpoint), tuple(simulation.checkpoint))
+
+
+@pytest.mark.parametrize("stage", mostly_slow(STAGES, plain=[UNMASK]))
+def test_a_node_that_answers_nonsense_is_left_out_or_makes_the_round_void(stage: str, tmp_path: Path) -> None:
+    from flower_fedadmm.client_app import app
+
+    class Hostile(LocalGrid):
+        def _answer(self, message: Message) -> Message:
+            reply = super()._answer(message)
+            if message.metadata.dst_node_id == 103 and message.metadata.message_type == stage:
+                for record in reply.content.values():
+                    record.clear()
+            return reply
+
+    config = config_of(tmp_path)
+    strategy = strategy_of(config)
+    try:
+        start(strategy, Hostile(app, config), rounds=1)
+        (record,) = strategy._folder.records()
+        assert record.clients == ((0, 1, 2, 3, 4) if stage == UNMASK else (0, 1, 2, 4))
+    finally:
+        strategy.close()

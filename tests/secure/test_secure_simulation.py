@@ -4,10 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fedadmm
 from fedadmm import Experiment, FedADMM, Scaffold, Simulation
+from fedadmm.core.algorithm import NoState
 from fedadmm.core.errors import InputError
+from fedadmm.core.round import Assignment
+from fedadmm.core.transport import Sent
 from fedadmm.runs.check import findings
 from play import identical
 from worlds import network, perceptron, some_data
@@ -105,3 +109,24 @@ def test_a_run_of_an_experiment_goes_on_and_its_books_are_exact(tmp_path: Path) 
     assert identical(run.theta, whole.theta)
     found = list(findings(run.folder))
     assert not [finding for finding in found if finding.kind == "problem"], found
+
+
+def test_with_privacy_no_upload_becomes_longer_by_rounding_and_nothing_is_added_later() -> None:
+    private = {"clip": 0.05, "noise": 0.0, "delta": 1e-3}
+    plain, masked = (played(privacy=private, secure=table) for table in (None, {"bits": 16}))
+    # 6 x 16 < 2^7: 16 bits leave 8 digits, so every coordinate is short of its value by less than 2^-8.
+    assert 0 < float((plain.theta - masked.theta).abs().max()) < 3 * 2.0**-8
+    assert "held_back" not in masked._store.get(0)._fields
+    step, vector = masked.federation.transport.steps[-1], torch.linspace(-1, 1, 57)
+    sent = Sent(masked.federation.transport.sums.encoding.like._replace(delta=vector), NoState())
+    rounded = step(sent, before=NoState(), assignment=Assignment(0, 1, 1)).upload.delta
+    assert bool((rounded.abs() <= vector.abs()).all())
+    assert bool(((vector - rounded).abs() < 2.0**-8).all())
+
+
+def test_with_privacy_a_void_round_releases_not_even_noise() -> None:
+    private = {"clip": 0.05, "noise": 1.0, "delta": 1e-3}
+    lossy = played(8, privacy=private, faults={"lose_replies": 0.5})
+    void = [len(record.clients) for record in lossy.history].index(0)
+    before, after = (played(n, privacy=private, faults={"lose_replies": 0.5}) for n in (void, void + 1))
+    assert identical(before.checkpoint.server, after.checkpoint.server)
