@@ -1,7 +1,7 @@
-"""Fill in README, REPRODUCTION, FAMILY, AUTO, CLOCK and CONVEX (.md) from results/, the other pages by measuring.
+"""Fill in README, REPRODUCTION, FAMILY, AUTO, CLOCK, CONVEX and PRIVACY (.md) from results/, others by measuring.
 
-What stands between <!-- reproduce NAME ... --> or <!-- clock --> and <!-- end --> is made again from the published
-records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
+What stands between <!-- reproduce NAME ... -->, <!-- clock --> or <!-- privacy --> and <!-- end --> is made again from
+the published records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
 """
 
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import clock
 import convex_tables
+import privacy_table
 import theory_figures
 
 from fedadmm.config import keys
@@ -25,9 +26,20 @@ from fedadmm.studies.ratios import ratios_markdown
 MINUTES = ("lemmas", "theorem1")
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
-NAMES = ("KEYS.md", "REPRODUCTION.md", "FAMILY.md", "AUTO.md", "CLOCK.md", "THEORY.md", "CONVEX.md", "ALGORITHMS.md")
+NAMES = (
+    "KEYS.md",
+    "REPRODUCTION.md",
+    "FAMILY.md",
+    "AUTO.md",
+    "CLOCK.md",
+    "THEORY.md",
+    "CONVEX.md",
+    "ALGORITHMS.md",
+    "PRIVACY.md",
+)
 PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
+PRIVACY_BLOCK = re.compile(r"(<!-- privacy -->\n).*?(<!-- end -->)", re.DOTALL)
 KEYS_BLOCK = re.compile(r"(<!-- keys -->\n).*?(<!-- end -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -69,6 +81,13 @@ def filled(text: str, *, draw: bool) -> str:
             clock.draw(runs, DOCS / "figures" / "clock.png")
         return f"{found[1]}\n{clock.tables(runs)}\n{found[2]}"
 
+    def private(found: re.Match[str]) -> str:
+        best = privacy_table.best_runs(RESULTS)
+        if draw:
+            privacy_table.draw(best, DOCS / "figures" / "privacy.png")
+        return f"{found[1]}\n{privacy_table.table(best)}\n{found[2]}"
+
+    text = PRIVACY_BLOCK.sub(private, text)
     text = KEYS_BLOCK.sub(lambda found: f"{found[1]}\n{keys.markdown()}\n{found[2]}", text)
     return CLOCK_BLOCK.sub(timed, BLOCK.sub(made, text))
 
