@@ -83,7 +83,7 @@ def filled(text: str, *, draw: bool) -> str:
 
     def private(found: re.Match[str]) -> str:
         best = privacy_table.best_runs(RESULTS)
-        if draw:
+        if draw and best:
             privacy_table.draw(best, DOCS / "figures" / "privacy.png")
         return f"{found[1]}\n{privacy_table.table(best)}\n{found[2]}"
 

@@ -29,6 +29,8 @@ def best_runs(results: Path) -> Best:
 
 def table(best: Best) -> str:
     """Return the last accuracy of each method, and at which learning rate; what is not run yet is a dash."""
+    if not best:
+        return "No run yet.\n"
     rows = []
     for method, name in NAMES.items():
         cells = {column: _text(best.get((column, method))) for column in COLUMNS}
