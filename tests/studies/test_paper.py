@@ -27,7 +27,9 @@ def test_every_run_of_a_preset_is_an_experiment_that_survives_its_file(name, siz
     assert len({(cell.column, cell.experiment.label) for cell in cells}) == len(cells)
     for cell in cells:
         assert Experiment.from_toml(cell.experiment.to_toml()) == cell.experiment
-        assert cell.experiment.rounds >= {"auto": 60, "clock": 40, "compression": 40, "attacks": 30}.get(name, 100)
+        assert cell.experiment.rounds >= {"auto": 60, "clock": 40, "compression": 40, "attacks": 30, "privacy": 50}.get(
+            name, 100
+        )
 
 
 def test_the_published_rounds_give_the_published_reductions():
