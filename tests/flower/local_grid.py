@@ -111,6 +111,7 @@ def simulated(config: dict[str, Any], *, history: list[Iterable[int]], **options
         seed=settings.seed,
         compression=settings.compression,
         robust=settings.robust,
+        secure=settings.secure,
         engine="serial",
         **options,
     )

@@ -235,7 +235,7 @@ def test_what_the_server_receives_tells_the_sum_and_no_upload(tmp_path: Path) ->
     assert fields == {
         KEYS: {"secure": {"number", "keys"}},
         SHARES: {"secure": {"number", "sealed"}},
-        "train": {"arrays": {"words", "numbers"}, "config": {"client-id", "number", "sent"}},
+        "train": {"arrays": {"words", "numbers"}, "config": {"client-id", "number", "sent", "digest"}},
         UNMASK: {"secure": {"number", "own_mask", "own_mask-of", "masking", "masking-of"}},
     }
     seen, kept = grid.transcript(), grid.secrets

@@ -21,9 +21,17 @@ from fedadmm.secure.protocol import Keys, Secrets, Terms, draw_secrets, masked, 
 KEPT = "fedadmm-secure"
 
 
-def pack_masked(result: ClientResult, arrays: ArrayRecord, *, request: int) -> RecordDict:
-    """Return a masked update as records: nothing of it is told but the words, and whether it could be sent."""
-    facts: dict[str, Any] = {"client-id": result.client, "number": request, "sent": int(result.finite)}
+def pack_masked(result: ClientResult, arrays: ArrayRecord, *, request: int, digest: str) -> RecordDict:
+    """Return a masked update as records: nothing of it is told but the words, and whether it could be sent.
+
+    digest: of the state that the client has then, under a key of its own: nobody can test a guess by it.
+    """
+    facts: dict[str, Any] = {
+        "client-id": result.client,
+        "number": request,
+        "sent": int(result.finite),
+        "digest": digest,
+    }
     return RecordDict({"arrays": arrays, "config": ConfigRecord(facts)})
 
 
