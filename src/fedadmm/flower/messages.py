@@ -67,8 +67,11 @@ def read_request(content: RecordDict, wire: Wire) -> NodeRequest:
     download, floats = wire.unpack_download(content.array_records["arrays"])
     clip = number(config, "clip") if "clip" in config else None
     assignment = Assignment(client, round, epochs, gradients, last_round=last_round, clip=clip)
-    rollback = integer(config, "rollback") if "rollback" in config else NONE  # a server of 0.1.0 has none
-    delivery = Request(client, integer(config, "number", least=1), integer(config, "applied"), rollback)
+    asked = integer(config, "number", least=1)
+    rollback = (
+        integer(config, "rollback", largest=asked) if "rollback" in config else NONE
+    )  # a server of 0.1.0 has none
+    delivery = Request(client, asked, integer(config, "applied"), rollback)
     buffers = Buffers(floats, integers(config, "integers", length=wire.num_integers))
     arrays = content.array_records.get("initial")
     initial = None if arrays is None else wire.read_model(arrays).message
