@@ -9,10 +9,13 @@ import torch
 from torch import nn
 
 import fedadmm
+from fedadmm.api.running import run
+from fedadmm.config.plans import load_plan
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Poisson
 from fedadmm.core.seeds import stream
+from fedadmm.runs.check import findings
 from fedadmm.state.memory import MemoryStore
 from fedadmm.uploads.accountant import Accountant, split_noise
 from play import identical
@@ -180,3 +183,14 @@ def _with_held_out(data: Any) -> Any:
     from dataclasses import replace
 
     return replace(data, held_out=data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "told"), [(0.0, "rounding allows"), (1.0, "with the noise of privacy in it")])
+def test_check_holds_states_against_the_server_as_far_as_noise_lets_it(noise: float, told: str, tmp_path: Any) -> None:
+    changes = {"rounds": 3, "model.name": "softmax_regression", "algorithm.rho": 0.1, "local.epochs": 1}
+    changes |= {"privacy.clip": 0.1, "privacy.delta": 1e-3, "privacy.noise": noise, "engine": "serial"}
+    ended = run(load_plan("digits").experiment(changes=changes), out=tmp_path)
+    found = list(findings(ended.folder))
+    assert [finding for finding in found if finding.kind == "problem"] == []
+    assert told in next(finding.text for finding in found if finding.name == "invariant")

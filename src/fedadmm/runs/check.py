@@ -199,7 +199,7 @@ def _states(
     private = experiment.privacy
     # A method that divides by the number of clients seen is told how many are expected.
     if private is not None and (private.noise != 0 or invariant.unseen is None):
-        text = f"{invariant.name} is the mean of the clients' up to {gap:.1e}, in which the noise of [privacy] is"
+        text = f"{invariant.name} is the mean of the clients' up to {gap:.1e}, with the noise of privacy in it"
         yield Finding("fact", "invariant", f"{text}: not held against rounding")
         return
     allowed = rounding_of(invariant.held.dtype, rounds=checkpoint.round)
