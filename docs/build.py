@@ -1,6 +1,6 @@
-"""Fill in README, REPRODUCTION, FAMILY, AUTO, CLOCK, CONVEX and PRIVACY (.md) from results/, others by measuring.
+"""Fill in README, REPRODUCTION, FAMILY, AUTO, CLOCK, CONVEX, PRIVACY, UPLOADS (.md) from results/, others by measuring.
 
-What stands between <!-- reproduce NAME ... -->, <!-- clock --> or <!-- privacy --> and <!-- end --> is made again from
+What stands between <!-- reproduce NAME ... --> (or clock, privacy, uploads, keys) and <!-- end --> is made again from
 the published records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
 """
 
@@ -12,6 +12,7 @@ import clock
 import convex_tables
 import privacy_table
 import theory_figures
+import upload_tables
 
 from fedadmm.config import keys
 from fedadmm.report.figures import columns_figure, save_figure
@@ -36,11 +37,13 @@ NAMES = (
     "CONVEX.md",
     "ALGORITHMS.md",
     "PRIVACY.md",
+    "UPLOADS.md",
 )
 PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
 PRIVACY_BLOCK = re.compile(r"(<!-- privacy -->\n).*?(<!-- end -->)", re.DOTALL)
 KEYS_BLOCK = re.compile(r"(<!-- keys -->\n).*?(<!-- end -->)", re.DOTALL)
+UPLOADS_BLOCK = re.compile(r"(<!-- uploads (compression|attacks) -->\n).*?(<!-- end -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -87,7 +90,13 @@ def filled(text: str, *, draw: bool) -> str:
             privacy_table.draw(best, DOCS / "figures" / "privacy.png")
         return f"{found[1]}\n{privacy_table.table(best)}\n{found[2]}"
 
-    text = PRIVACY_BLOCK.sub(private, text)
+    def on_their_way(found: re.Match[str]) -> str:
+        if draw and found[2] == "compression":
+            upload_tables.draw(RESULTS, DOCS / "figures" / "compression.png")
+        tables = {"compression": upload_tables.compression_tables, "attacks": upload_tables.attack_tables}
+        return f"{found[1]}\n{tables[found[2]](RESULTS)}\n{found[3]}"
+
+    text = UPLOADS_BLOCK.sub(on_their_way, PRIVACY_BLOCK.sub(private, text))
     text = KEYS_BLOCK.sub(lambda found: f"{found[1]}\n{keys.markdown()}\n{found[2]}", text)
     return CLOCK_BLOCK.sub(timed, BLOCK.sub(made, text))
 
