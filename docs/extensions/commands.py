@@ -4,6 +4,7 @@
 ```{shell}                  runs each line there, and shows it with its output
 :last: 5                    of which the last five lines
 :fails: 2                   it must end with this exit code, and not with 0
+:results:                   the published records are there too
 """
 
 import logging
@@ -81,14 +82,23 @@ class Shell(SphinxDirective):
     """Commands and their outputs."""
 
     has_content = True
-    option_spec: ClassVar[dict[str, Any]] = {"last": int, "first": int, "fails": int, "quiet": directives.flag}
+    option_spec: ClassVar[dict[str, Any]] = {
+        "last": int,
+        "first": int,
+        "fails": int,
+        "quiet": directives.flag,
+        "results": directives.flag,
+    }
 
     def run(self) -> list[nodes.Node]:
         """Run the lines, and return what a terminal would show."""
         shown: list[str] = []
+        here = folder_of(self.env, self.env.docname)
+        if "results" in self.options and not (here / "results").exists():
+            (here / "results").symlink_to(Path(self.env.srcdir).parent / "results")
         for written in re.split(r"(?<!\\)\n", "\n".join(self.content)):
             line = re.sub(r"\\\n\s*", "", written)
-            code, output = played(line, folder_of(self.env, self.env.docname))
+            code, output = played(line, here)
             if code != self.options.get("fails", 0):
                 raise self.error(f"{line}\nended with {code}:\n{output}")
             lines = [each.rstrip() for each in output.replace(str(Path.home()), "~").splitlines()]
