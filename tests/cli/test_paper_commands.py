@@ -14,6 +14,7 @@ from fedadmm.config.plans import preset_descriptions
 from fedadmm.core.errors import InputError
 from fedadmm.data.sources import MNIST
 from fedadmm.runs.tuning import write_tuned
+from fedadmm.studies import campaign
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import as_released
 
@@ -40,7 +41,7 @@ def test_reproduce_works_until_its_time_is_up_and_status_is_right_about_it(tmp_p
 def test_list_shows_every_table_and_figure_with_runs_and_hours_once_they_are_timed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     rows = []
-    for command in (["list"], ["reproduce", "--status"], ["list"]):
+    for command in (["list"], ["reproduce", "table3", "--status"], ["list"]):
         listed = fedadmm(*command, cwd=tmp_path)
         assert listed.returncode == 0, listed.stderr
         rows.append(next(line for line in listed.stdout.splitlines() if " table3 " in line).split("│"))
@@ -55,6 +56,17 @@ def test_list_shows_every_table_and_figure_with_runs_and_hours_once_they_are_tim
     assert float(row[3]) > 100
     assert all(text in listed.stdout for text in preset_descriptions().values())
     assert "with --size small" in listed.stdout
+
+
+@pytest.mark.slow
+def test_the_status_of_all_presets_has_a_row_for_each_that_is_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(campaign, "_probe", lambda experiment: 1e-6)  # seconds; to time all networks takes longer
+    shown = CliRunner().invoke(app, ["reproduce", "--status"])
+    assert shown.exit_code == 0, shown.output
+    rows = [line.split("│")[1].strip() for line in shown.stdout.splitlines() if line.startswith("│")]
+    assert rows == [name for name, study in PAPER.items() if study.table is None]
 
 
 @pytest.mark.parametrize(("hours", "text"), [(0.0, "0.0"), (0.001, "<0.1"), (0.1, "0.1"), (598.4, "598.4")])

@@ -83,7 +83,7 @@ class RunData:
         """What the run is judged by."""
         return self.goal.judge(self.rounds)
 
-    @property
+    @cached_property
     def status(self) -> Status:
         """What became of the run."""
         return self.goal.status(self.rounds)
@@ -123,7 +123,7 @@ class RunData:
         """Return a quantity such as bytes_up, added up to each round."""
         return np.cumsum(self.steps(key))
 
-    @property
+    @cached_property
     def arrival(self) -> int | None:
         """The first round that reached the target, None if none did."""
         return self.goal.arrival(self.rounds)

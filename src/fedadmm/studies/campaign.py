@@ -164,7 +164,9 @@ class Job:
 
     def read(self, places: "Places") -> "Job":
         """Return the run as far as it is now."""
-        made, kept = (tuple(_records_in(RunFolder(folder / self.experiment.folder_name))) for folder in places)
+        name = self.experiment.folder_name
+        kept = tuple(_records_in(RunFolder(places.results / name)))
+        made = kept if places.runs == places.results else tuple(_records_in(RunFolder(places.runs / name)))
         return replace(self, records=max(made, kept, key=len), kept=kept)
 
     @property
