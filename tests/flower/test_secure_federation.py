@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from local_grid import ConfigRecord, Fate, LocalGrid, Message, run_config, simulated, start, state_on_disk, strategy_of
+from local_grid import (
+    Array,
+    ConfigRecord,
+    Fate,
+    LocalGrid,
+    Message,
+    run_config,
+    simulated,
+    start,
+    state_on_disk,
+    strategy_of,
+)
 
 import fedadmm
 from fedadmm import Simulation
@@ -289,5 +300,29 @@ def test_a_node_that_answers_nonsense_is_left_out_or_makes_the_round_void(stage:
         start(strategy, Hostile(app, config), rounds=1)
         (record,) = strategy._folder.records()
         assert record.clients == ((0, 1, 2, 3, 4) if stage == UNMASK else (0, 1, 2, 4))
+    finally:
+        strategy.close()
+
+
+def test_a_node_that_adds_other_masks_than_it_agreed_on_makes_the_round_void(tmp_path: Path) -> None:
+    from flower_fedadmm.client_app import app
+
+    class Hostile(LocalGrid):
+        def _answer(self, message: Message) -> Message:
+            reply = super()._answer(message)
+            if message.metadata.dst_node_id == 103 and message.metadata.message_type == "train":
+                arrays = reply.content["arrays"]
+                arrays["numbers"] = Array(arrays["numbers"].numpy() + np.uint64(12345))
+            return reply
+
+    config = config_of(tmp_path)
+    strategy = strategy_of(config)
+    before = strategy.checkpoint.server
+    try:
+        start(strategy, Hostile(app, config), rounds=1)
+        (record,) = strategy._folder.records()
+        assert record.clients == ()
+        assert record.lost == (0, 1, 2, 3, 4)
+        assert identical(strategy.checkpoint.server, before)
     finally:
         strategy.close()

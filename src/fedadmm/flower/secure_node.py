@@ -83,7 +83,8 @@ class SecureNode:
         assert self._encoding is not None
         vectors, numbers = self._encoding.words(result.upload)
         stats, encoding = result.stats, self._encoding.numbers
-        added = [stats.loss, stats.steps, stats.gradient_evaluations, stats.within_clip or 0]
+        # The first is a one: if the sum of these is not the number of clients, masks did not cancel.
+        added = [1, stats.loss, stats.steps, stats.gradient_evaluations, stats.within_clip or 0]
         try:
             return vectors, np.concatenate([numbers, encoding.words(encoding.rounded(added))])
         except OutOfRangeError:

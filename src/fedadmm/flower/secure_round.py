@@ -30,7 +30,7 @@ SEALED_BYTES = 12 + 2 * SHARE_BYTES + 16  # a nonce, two shares and a tag
 Read = Callable[[ConfigRecord, int], Any]
 
 
-NUM_STATS = 4  # loss, steps, gradient evaluations, uploads within clip: see words_of on the node
+NUM_STATS = 5  # a one, loss, steps, gradient evaluations, uploads within clip: see `_words` on the node
 
 
 def read_masked(message: Message, encoding: Encoding, *, request: Request) -> ClientResult:
@@ -59,7 +59,7 @@ def added_up(
     sent = [result.client for result in results if result.finite]
     if total is None:
         return results, UnmaskedMean(encoding, None, count=0)
-    loss, *counts = encoding.numbers.numbers(total[1][-NUM_STATS:]).tolist()
+    _, loss, *counts = encoding.numbers.numbers(total[1][-NUM_STATS:]).tolist()
     known = []
     for result in results:
         if result.finite:
@@ -112,7 +112,7 @@ class SecureRound:
         """Return masked results with what is known of their statistics, and the mean of the sum of their words."""
         total = None
         with self._void_is_told():
-            total = self._unmasked({result.client: result.upload for result in results if result.finite})
+            total = self._unmasked({result.client: result.upload for result in results if result.finite}, encoding)
         return added_up(results, total, encoding)
 
     @contextmanager
@@ -145,7 +145,7 @@ class SecureRound:
             facts: dict[str, Any] = {"neighbours": near, "sealed": [sealed[other][holder] for other in near]}
             self.carried[holder] = self._request(facts)
 
-    def _unmasked(self, words: Mapping[int, tuple[Words, ...]]) -> tuple[Words, ...]:
+    def _unmasked(self, words: Mapping[int, tuple[Words, ...]], encoding: Encoding) -> tuple[Words, ...]:
         """Return the sum of the words that these clients have masked and sent (stage 4)."""
         if not words or set(usable(self._graph, words, self.terms)) != set(words):
             raise VoidError(f"{len(words)} clients have sent, and each needs {self.terms.threshold} neighbours left")
@@ -153,7 +153,10 @@ class SecureRound:
         asked = {client: {"senders": [other for other in near[client] if other in words]} for client in words}
         revealed = self._ask(UNMASK, asked, lambda record, client: _read_revealed(record, near[client]))
         total = tuple(np.sum(part, axis=0, dtype=part[0].dtype) for part in zip(*words.values(), strict=True))
-        return unmask(total, self.terms, self._graph, self._keys, revealed, senders=words)
+        plain = unmask(total, self.terms, self._graph, self._keys, revealed, senders=words)
+        if encoding.numbers.numbers(plain[1][-NUM_STATS:])[0] != len(words):
+            raise VoidError("the masks do not cancel: a client has added others than it agreed on")
+        return plain
 
     def _request(self, facts: dict[str, Any]) -> ConfigRecord:
         return ConfigRecord({"federation": self._federation, "number": self._number, **facts})
