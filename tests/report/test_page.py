@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from matplotlib import pyplot as plt
 
-from fedadmm.report.figures import accuracy_figure, columns_figure
+from fedadmm.report.figures import accuracy_figure, columns_figure, epsilon_figure
 from fedadmm.report.methods import methods_in, methods_of
 from fedadmm.report.page import write_page, write_report
 from fedadmm.report.runs import Published, Section, read_run
@@ -135,3 +135,23 @@ def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path)
     assert (tmp_path / "out/figures" / figures[1]).read_bytes().startswith(b"\x89PNG")
     assert "| fedadmm | 2.0 ± 0.0 | 10 |" in (tmp_path / "out/tables.md").read_text()
     assert r"fedadmm & 2.0 $\pm$ 0.0 & 10 &" in (tmp_path / "out/tables.tex").read_text()
+
+
+def test_private_runs_have_a_column_a_curve_and_a_figure_of_what_they_cost(tmp_path):
+    private = write_run(tmp_path / "a", [0.1, 0.3, 0.6], label="private", epsilon_spent=[1.0, 1.5, 1.875])
+    plain = write_run(tmp_path / "b", [0.2, 0.5, 0.7], label="plain")
+    out = tmp_path / "report"
+    page = write_report([Section("one", [read_run(private), read_run(plain)])], out, title="t")
+    assert "| private | 3 |" in (out / "tables.md").read_text()
+    assert "| 1.88 |" in (out / "tables.md").read_text()
+    (section,) = data_of(page)
+    assert section["metrics"]["epsilon_spent"]["title"] == "epsilon spent so far"
+    assert {curve["name"]: curve["y"].get("epsilon_spent", {}).get("y") for curve in section["curves"]} == {
+        "private": [1.0, 1.5, 1.875],
+        "plain": None,
+    }
+    assert (out / "figures/01-one-epsilon.png").exists()
+    spent, reached = epsilon_figure(methods_of([read_run(private), read_run(plain)]), title="t").axes
+    assert spent.lines[0].get_xydata().tolist() == [[1, 1.0], [2, 1.5], [3, 1.875]]
+    assert reached.lines[0].get_xydata().tolist() == [[1.0, 0.1], [1.5, 0.3], [1.875, 0.6]]
+    assert len(spent.lines) == 1

@@ -54,9 +54,7 @@ class Accountant:
             return math.inf
         if self.sampling == "fixed":
             return self.renyi_epsilon(rounds)
-        losses = _loss_of_round(self.noise, self.share).self_compose(rounds)
-        with np.errstate(over="ignore"):  # above some 700 it is infinite
-            return float(losses.get_epsilon_for_delta(self.delta))
+        return _epsilon(self.noise, self.share, self.delta, rounds)
 
     def renyi_epsilon(self, rounds: int) -> float:
         """Return the same by Renyi differential privacy: an upper bound for either sampling."""
@@ -128,6 +126,13 @@ def split_noise(noise: float, *, count_noise: float) -> float:
             f"count_noise={count_noise:g} uses up all of noise={noise:g}; use one above {noise / 2:g}, or leave it out"
         )
     return float((noise**-2 - (2 * count_noise) ** -2) ** -0.5)
+
+
+@cache  # asked for as the next round's, and as the last one's
+def _epsilon(noise: float, share: float, delta: float, rounds: int) -> float:
+    losses = _loss_of_round(noise, share).self_compose(rounds)
+    with np.errstate(over="ignore"):  # above some 700 it is infinite
+        return float(losses.get_epsilon_for_delta(delta))
 
 
 @cache

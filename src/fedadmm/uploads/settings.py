@@ -124,7 +124,7 @@ class AdaptiveClip(Settings):
     """A clip that follows a quantile of the norms of the clients' uploads (Andrew et al., NeurIPS 2021).
 
     quantile = 0.5: the share of the uploads that shall be no longer than clip.
-    learning_rate = 0.2: how fast clip follows: it moves by a factor of exp(0.2) at most, and half of that in the mean.
+    learning_rate = 0.2: how fast clip follows: it is multiplied by exp(0.2 x (quantile - share of uploads within it)).
     count_noise = 5: the standard deviation of the noise on the number of uploads within clip, which takes its part of
         the budget: above half of noise. Left out: a 20th of the clients of a round, or `noise` if that is more.
     """
