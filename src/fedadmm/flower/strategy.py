@@ -13,10 +13,9 @@ us that model, and the last before clients act on it. A server that is killed be
 clients are asked again, they drop what they computed for it (core/delivery.py).
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from logging import INFO, WARNING
 from typing import Any
 
@@ -28,10 +27,10 @@ from flwr.serverapp.strategy import Strategy
 from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.privacy_rules import check_buffers
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.delivery import NONE, Collection, Reply, Request
+from fedadmm.core.delivery import NONE, Collection, Request
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices, Participation, Uniform
-from fedadmm.core.round import Assignment, Buffers, ClientResult, RoundSummary, ServerCheckpoint, norm_limit, run_round
+from fedadmm.core.round import Assignment, Buffers, ServerCheckpoint, norm_limit, run_round
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.process import one_thread
@@ -43,12 +42,10 @@ from fedadmm.flower.messages import (
     aggregated_by,
     mean_scores,
     pack_request,
-    read_digest,
     read_scores,
-    read_update,
-    refused,
 )
-from fedadmm.flower.secure_round import SecureRound, read_masked
+from fedadmm.flower.open_round import OpenRound
+from fedadmm.flower.secure_round import SecureRound
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.wire import WIRES, ModelWire
@@ -58,21 +55,6 @@ from fedadmm.uploads.privacy import PrivateSums, private_sums, sampled
 from fedadmm.uploads.secret_draws import DrawnSecretly
 
 Evaluation = Callable[[Vector, Buffers], dict[str, float]]
-
-
-@dataclass
-class _Round:
-    """A round from its requests to its commit."""
-
-    replies: Collection  # which of them count, and who has not answered
-    requests: list[tuple[Message, Request]]
-    began: float
-    selected: tuple[int, ...] = ()
-    problems: dict[int, str] = field(default_factory=dict)  # client -> why its reply is no update
-    digests: dict[int, str] = field(default_factory=dict)  # client -> that of the state which it has now
-    secure: SecureRound | None = None  # where uploads are added under masks
-    # What became of it once its replies were applied; it does not count before it is committed.
-    applied: tuple[ServerCheckpoint, RoundSummary] | None = None
 
 
 class AlgorithmStrategy(Strategy):
@@ -124,7 +106,7 @@ class AlgorithmStrategy(Strategy):
         self._medians = [record.upload_norm for record in records]
         self._released = records[-1].metrics if records else {}  # by the last round
         self.scores = self._evaluated(self.checkpoint)
-        self._round = _Round(Collection(NONE, clients=()), [], 0.0)
+        self._round = OpenRound(Collection(NONE, clients=()), [], 0.0)
 
     def close(self) -> None:
         """Let go of the server's folder."""
@@ -183,7 +165,7 @@ class AlgorithmStrategy(Strategy):
         clip = None if private is None else private.asked_clip
         assignments = [assignment._replace(clip=clip) for assignment in planned]
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
-        self._round = _Round(replies, [], began, selected=replies.missing)
+        self._round = OpenRound(replies, [], began, selected=replies.missing)
         connected = self._agreed(connected, grid)
         self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
         num_asked, num_selected = len(self._round.requests), len(assignments)
@@ -211,7 +193,12 @@ class AlgorithmStrategy(Strategy):
         transport, private = self.wire.transport, self._mechanism()
         if private is not None and transport is not None:
             largest, transport = min(largest, private.clip), replace(transport, private=private)
-        results = self._results(server_round, replies, sent=sent, largest=largest)
+        about: dict[str, Any] = {"wire": self.wire, "theta": sent, "largest": largest}
+        found = self._round.updates(replies, self._folder, checkpoint=self.checkpoint, **about)
+        results = [result for result, _ in found]
+        if self._aggregator is not None:
+            assert isinstance(self.wire, ModelWire)
+            results = aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent)
         if self._round.secure is not None and transport is not None and self.wire.encoding is not None:
             results, mean = self._round.secure.mean_of(results, self.wire.encoding)
             transport = replace(transport, sums=lambda *_: mean)
@@ -294,61 +281,6 @@ class AlgorithmStrategy(Strategy):
         initial = self._folder.store.initial() if needs_initial else None
         federation, buffers = self._folder.federation, self.checkpoint.buffers
         return NodeRequest(assignment, delivery, federation, download, buffers, initial)
-
-    def _results(
-        self, server_round: int, replies: Iterable[Message], *, sent: Vector, largest: float
-    ) -> list[ClientResult]:
-        """Return the results of the replies that count, in rising order of their clients."""
-        found = []
-        # A reply is that of the client that was asked by the message it answers, whatever it says.
-        asked = {message.metadata.message_id: (message, request) for message, request in self._round.requests}
-        for message in replies:
-            if message.metadata.reply_to_message_id not in asked:
-                log(WARNING, "Node %d answered what it was not asked in this round", message.metadata.src_node_id)
-                continue
-            question, request = asked[message.metadata.reply_to_message_id]
-            node, client = question.metadata.dst_node_id, request.client  # an error comes from the SuperLink
-            try:
-                result = self._read(message, request, sent=sent, largest=largest)
-            except NoReplyError as error:
-                log(WARNING, "Client %d failed: %s", client, error)
-                self._folder.nodes.failed(node, str(error))
-                continue
-            except BadReplyError as error:
-                log(WARNING, "Client %d (node %d) sent a reply that is no update: %s", client, node, error)
-                result, self._round.problems[client] = refused(client), str(error)
-                self._folder.nodes.answered(node)
-            else:
-                # Of a masked upload nobody knows the norm.
-                norm = result.stats.upload_norm if self._round.secure is None else math.nan
-                self._folder.nodes.sent(node, norm=norm)
-            if self._round.replies.counts(Reply(client, request.number)):
-                first_visit = self._folder.store.round_of(client) is None
-                if result.finite and (digest := read_digest(message)) is not None:
-                    self._round.digests[client] = digest
-                found.append((result._replace(first_visit=first_visit), message))
-        found.sort(key=lambda pair: pair[0].client)
-        if self._aggregator is None:
-            return [result for result, _ in found]
-        assert isinstance(self.wire, ModelWire)
-        return aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent)
-
-    def _read(self, message: Message, request: Request, *, sent: Vector, largest: float) -> ClientResult:
-        """Return the update in a reply, masked where that is asked for."""
-        if self.wire.encoding is not None:
-            result = read_masked(message, self.wire.encoding, request=request)
-            if not result.finite:
-                self._round.problems[request.client] = "it sent nothing: its upload is not finite, or out of range"
-            return result
-        return read_update(
-            message,
-            self.wire,
-            request=request,
-            round=self.checkpoint.round + 1,
-            theta=sent,
-            buffers=self.checkpoint.buffers,
-            largest=largest,
-        )
 
     def _commit(self, arrays: ArrayRecord) -> None:
         """Make the round count, with these arrays as its model where models travel; the reason is at the top."""
