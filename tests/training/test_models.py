@@ -58,6 +58,29 @@ def test_a_linear_model_of_numbers_returns_one_for_each_example() -> None:
     assert module(torch.zeros(3, 4)).shape == (3,)
 
 
+@pytest.mark.parametrize("name", ["linear", "mlp", "small_cnn"])
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 5)])
+def test_our_networks_return_numbers_in_the_shape_of_a_target(name: str, shape: tuple[int, ...]) -> None:
+    images = torch.zeros(2, 1, 8, 8)
+    module = initial_model(name, inputs=images, targets=torch.zeros(2, *shape), num_classes=0, seed=0)
+    assert module(images).shape == (2, *shape)
+
+
+def test_a_function_is_given_the_shape_of_a_target_and_told_of_it_where_it_asks_for_classes_in_vain() -> None:
+    def own(input_shape: tuple[int], target_shape: tuple[int]) -> nn.Module:
+        return nn.Linear(input_shape[0], target_shape[0])
+
+    def vain(num_classes: int) -> nn.Module:
+        return nn.Linear(4, num_classes)
+
+    labels = {"inputs": torch.zeros(1, 4), "targets": torch.zeros(1, 3), "seed": 0}
+    assert initial_model(own, **labels).out_features == 3
+    with pytest.raises(
+        InputError, match=r"num_classes is 0, because targets are numbers; .* target_shape, which is \(3,\)"
+    ):
+        initial_model(vain, **labels)
+
+
 def test_logistic_regression_has_the_logistic_loss_and_two_classes() -> None:
     module = initial_model("logistic_regression", inputs=torch.zeros(1, 4), num_classes=2, seed=0)
     inputs, targets = torch.randn(5, 4), torch.tensor([0, 1, 1, 0, 1])

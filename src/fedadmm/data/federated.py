@@ -250,10 +250,10 @@ def in_float_type(data: Any, float_type: torch.dtype) -> Any:
     return replace(_mapped(data, lambda part: Examples(cast(part.inputs), cast(part.targets))), reader=reader)
 
 
-def first_inputs(data: FederatedData) -> Tree:
-    """Return the inputs of one example, [1, ...]."""
-    reader, inputs = getattr(data, "reader", None), data.client(0).inputs[:1]
-    return inputs if reader is None else reader.read(inputs, seed=0)[0]
+def first_example(data: FederatedData) -> tuple[Tree, Tree]:
+    """Return the inputs and the targets of one example, [1, ...]."""
+    reader, own = getattr(data, "reader", None), data.client(0)
+    return (own.inputs[:1], own.targets[:1]) if reader is None else reader.read(own.inputs[:1], seed=0)
 
 
 def _mapped(data: PartitionedData, function: Callable[[Examples], Examples]) -> PartitionedData:

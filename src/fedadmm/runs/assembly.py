@@ -26,7 +26,7 @@ from fedadmm.core.participation import Devices, Participation, participation_fro
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.transport import Transport
 from fedadmm.data import PartitionedData, federate, load
-from fedadmm.data.federated import FederatedData, first_inputs, flipped, in_float_type, two_classes
+from fedadmm.data.federated import FederatedData, first_example, flipped, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine.choice import Choice, choose
 from fedadmm.engine.planner import Planner, Plans
@@ -157,7 +157,8 @@ def _task(options: Options) -> LearningTask:
             f"{type(data).__name__} has no num_classes; give it the number of classes, or 0 where targets are numbers"
         )
     num_classes = getattr(data, "num_classes", 0)
-    module = initial_model(options.model, seed=seed, inputs=first_inputs(data), num_classes=num_classes)
+    inputs, targets = first_example(data)
+    module = initial_model(options.model, seed=seed, inputs=inputs, targets=targets, num_classes=num_classes)
     if options.float_type not in (None, *get_args(FloatType)):
         raise InputError(f"float_type={options.float_type!r} is unknown; use one of {', '.join(get_args(FloatType))}")
     if options.float_type == "float64":
@@ -176,9 +177,10 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     model, float_type, rule = experiment.model, experiment.data.float_type, experiment.participation
     same = ["local", "seed", "weighting", "device", "engine", "workers", "faults", "certificate", "clock"]
     same += ["metric", "direction", "evaluate_every", "max_norm", *TABLES]
-    inputs, kind = first_inputs(data), None if float_type is None else getattr(torch, float_type)
+    (inputs, targets), kind = first_example(data), None if float_type is None else getattr(torch, float_type)
     about: dict[str, Any] = {
         "inputs": inputs,
+        "targets": targets,
         "num_classes": data.num_classes,
         "float_type": kind,
         "options": model.options,

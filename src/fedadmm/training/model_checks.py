@@ -52,9 +52,12 @@ def check_model(
                 warnings.simplefilter("ignore")  # torch's, of a broadcast
                 number = torch.as_tensor(function(outputs, targets)).numel()
         except Exception as error:
+            remedy = "correct it, or the model's last layer"
+            if _takes_floats(function, outputs, targets):
+                remedy = "it takes numbers, and targets are whole: give them as floats, targets.float()"
             raise InputError(
                 f"the {name} does not take (outputs, targets) of shapes {shapes(outputs)} and "
-                f"{shapes(targets)}: {_first_line(error)}; correct it, or the model's last layer"
+                f"{shapes(targets)}: {_first_line(error)}; {remedy}"
             ) from error
         if number != 1:
             raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
@@ -111,6 +114,17 @@ def _broadcasts(function: Metric, outputs: Any, targets: Any) -> bool:
 
 def _listed(part: torch.Tensor) -> str:
     return "".join(f", {length}" for length in part.shape[1:])
+
+
+def _takes_floats(function: Loss | Metric, outputs: Any, targets: Tree) -> bool:
+    """Return whether a loss that fails takes the same targets as floats."""
+    if not isinstance(targets, torch.Tensor) or targets.is_floating_point():
+        return False
+    try:
+        function(outputs, targets.to(outputs.dtype))
+    except Exception:
+        return False
+    return True
 
 
 def check_whole_inputs(model: FlatModel, examples: Examples) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,10 +20,11 @@ def softmax_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn.
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))
 
 
-def linear(*, input_shape: tuple[int, ...], num_classes: int, bias: bool = True) -> nn.Module:
-    """Return one dense layer: a score for each class, or one number where targets are numbers."""
-    dense = nn.Linear(math.prod(input_shape), num_classes or 1, bias=bias)
-    return nn.Sequential(nn.Flatten(), dense, *([] if num_classes else [nn.Flatten(0)]))
+def linear(
+    *, input_shape: tuple[int, ...], num_classes: int, target_shape: tuple[int, ...] = (), bias: bool = True
+) -> nn.Module:
+    """Return one dense layer: a score for each class, or as many numbers as a target has."""
+    return nn.Sequential(nn.Flatten(), *_last(math.prod(input_shape), num_classes, target_shape, bias=bias))
 
 
 class AgainstZero(nn.Module):
@@ -42,13 +44,21 @@ def logistic_regression(*, input_shape: tuple[int, ...], num_classes: int) -> nn
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 1), AgainstZero())
 
 
-def mlp(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def mlp(*, input_shape: tuple[int, ...], num_classes: int, target_shape: tuple[int, ...] = ()) -> nn.Module:
     """Return dense layers of 200 and 200."""
     hidden = [nn.Linear(math.prod(input_shape), 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU()]
-    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(200, num_classes))
+    return nn.Sequential(nn.Flatten(), *hidden, *_last(200, num_classes, target_shape))
 
 
-def small_cnn(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def _last(width: int, num_classes: int, target_shape: tuple[int, ...], *, bias: bool = True) -> list[nn.Module]:
+    """Return a last layer: a score for each class, or numbers in the shape of a target."""
+    dense = nn.Linear(width, num_classes or math.prod(target_shape), bias=bias)
+    if num_classes or len(target_shape) == 1:
+        return [dense]
+    return [dense, nn.Unflatten(1, target_shape) if target_shape else nn.Flatten(0)]
+
+
+def small_cnn(*, input_shape: tuple[int, ...], num_classes: int, target_shape: tuple[int, ...] = ()) -> nn.Module:
     """Return convolutions of 16 and 32 channels and a dense layer, for images of any size from 4x4 on."""
     if len(input_shape) != 3 or min(input_shape[1:]) < 4:
         found = "x".join(map(str, input_shape))
@@ -57,7 +67,7 @@ def small_cnn(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return nn.Sequential(
         *(nn.Conv2d(channels, 16, kernel_size=3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
         *(nn.Conv2d(16, 32, kernel_size=3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()),
-        nn.Linear(32 * (height // 4) * (width // 4), num_classes),
+        *_last(32 * (height // 4) * (width // 4), num_classes, target_shape),
     )
 
 
@@ -135,14 +145,15 @@ def initial_model(
     seed: int,
     inputs: Tree | None = None,
     num_classes: int = 0,
+    targets: Tree | None = None,
     float_type: torch.dtype | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> nn.Module:
     """Return a run's network before round 1: a copy of the one that is given, or one with weights of the run's seed.
 
-    model: a network, a name, "package.module:function" or a function, which is given `input_shape` and `num_classes` if
-        it has parameters of these names, and `options`.
-    inputs: some that it is to take. float_type: of the network, that of the inputs if None.
+    model: a network, a name, "package.module:function" or a function, which is given `input_shape`, `num_classes` and
+        `target_shape` if it has parameters of these names, and `options`.
+    inputs, targets: some that it is to take. float_type: of the network, that of the inputs if None.
     """
     if isinstance(model, nn.Module):
         return independent_copy(model)
@@ -157,16 +168,25 @@ def initial_model(
             f"model={model!r} is not a model; use a torch.nn.Module, a function that makes one, or one of "
             f"{', '.join(MODELS)}"
         )
-    shape = () if inputs is None else mapped(lambda part: tuple(part.shape[1:]), inputs)
-    facts = {"input_shape": shape, "num_classes": num_classes}
+    shape, target_shape = (
+        () if tree is None else mapped(lambda part: tuple(part.shape[1:]), tree) for tree in (inputs, targets)
+    )
+    facts = {"input_shape": shape, "num_classes": num_classes, "target_shape": target_shape}
     with calling(f"model {name_of(model)}"):
         names = inspect.signature(model).parameters
     arguments = {key: value for key, value in facts.items() if key in names} | dict(options or {})
     with torch.random.fork_rng(devices=[]), calling(f"model {name_of(model)}, called with {arguments},"):
         torch.manual_seed(torch_seed(seed, "model"))
-        module = model(**arguments)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a sentence follows
+            module = model(**arguments)
     if not isinstance(module, nn.Module):
         raise InputError(f"model {name_of(model)} returned {type(module).__name__}; return a torch.nn.Module")
+    if arguments.get("num_classes") == 0 and any(0 in parameter.shape for parameter in module.parameters()):
+        raise InputError(
+            f"model {name_of(model)} has a layer without outputs: num_classes is 0, because targets are numbers; give "
+            f"it a parameter target_shape, which is {target_shape} here, or write the number of outputs yourself"
+        )
     if float_type is None and inputs is not None:
         float_type = getattr(inputs, "dtype", None)
     return module.double() if float_type == torch.float64 else module
