@@ -167,7 +167,7 @@ def test_every_option_of_a_federation_and_of_an_experiment_is_an_argument() -> N
         ({"model": None}, "model=None is not a model; use a torch.nn.Module"),
         ({"participation": None}, "participation=None is no rule; use a fraction"),
         ({"workers": 0}, "workers=0 is out of range"),
-        ({"seed": "a"}, "seed='a' does not fit"),
+        ({"seed": "a"}, "seed='a' does not fit; give a whole number"),
         ({"target": "high"}, "target='high' does not fit"),
     ],
 )

@@ -4,12 +4,14 @@ import textwrap
 
 import pytest
 import torch
+from torch import nn
 
 import fedadmm
 from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, federate, load, make_dataset, simulate
 from fedadmm.config.plans import load_plan
 from fedadmm.report.runs import read_run
 from fedadmm.runs.runner import run
+from fedadmm.training.evaluation import accuracy
 
 QUICK = {"rounds": 2, "model.name": "softmax_regression", "local.epochs": 1, "engine": "serial"}
 
@@ -26,21 +28,98 @@ def data():
         ({"algorithm": FedAvg}, "is not an algorithm"),
         ({"data": load("digits")}, "data of type Dataset has no clients; deal it out with fedadmm.federate"),
         ({"rounds": -1}, "rounds=-1 is not a number of rounds"),
-        ({"rounds": 2.5}, "rounds=2.5 is not a number of rounds"),
+        ({"rounds": 2.5}, "rounds=2.5 does not fit; give a whole number"),
         ({"local": {"epochs": 1}}, "is not local training; use fedadmm.LocalTraining"),
-        ({"callbacks": print}, "is not a list of functions"),
+        ({"callbacks": print}, "callbacks=.* does not fit; give a list"),
         ({"certificate": {"every": 0}, "algorithm": FedADMM()}, "every=0"),
         ({"participation": "0.1"}, "participation='0.1' is a string"),
         ({"engine": "fast"}, "engine='fast' does not fit: input should be 'workers', 'serial'"),
         ({"device": "gpu"}, 'device="gpu" cannot be used'),
         ({"loss": lambda outputs: outputs}, "the loss does not take .outputs, targets."),
         ({"metrics": {"top": lambda o, t: o}}, "the top returns 20 numbers; return the mean"),
+        ({"metrics": [accuracy]}, r"metrics=\[.*\] does not fit; give a dict"),
+        ({"loss": "mse_loss"}, "loss='mse_loss' does not fit; give a function"),
+        ({"loss": nn.MSELoss}, "the loss is <class .*>, not a function of .outputs, targets.; give one, such as"),
+        ({"metrics": {"a": "b"}}, "the a is 'b', not a function of .outputs, targets."),
+        ({"participation": True}, "participation=True is no rule"),
+        ({"stop_at_target": True}, "stop_at_target is set, and there is no target"),
+        ({"stop_at_target": "no", "target": 0.5}, "stop_at_target='no' does not fit; give True or False"),
+        ({"patience": "3"}, "patience='3' does not fit; give a whole number"),
+        ({"progress": "no"}, "progress='no' does not fit; give True or False"),
+        ({"workers": True}, "workers=True does not fit; give a whole number"),
+        ({"workers": 2.0}, "workers=2.0 does not fit; give a whole number"),
+        ({"clock": 5}, "clock=5 does not fit; give a dict"),
+        ({"log_to": 3}, "log_to=3 does not fit; give a text or a list"),
+        ({"out": 3}, "out=3 does not fit; give a text or a path"),
+        ({"devices": [1, 2]}, r"devices=\[1, 2\] does not fit; give a dict"),
+        ({"devices": {"energy": [1, 2]}}, "devices has 'energy' with 2 values; give a number for each of 20 clients"),
+        ({"devices": {"energy": ["a"] * 20}}, "devices has 'energy' with 20 values; give a number for each"),
+        ({"callbacks": [lambda record: True]}, "callback .*, called with .record, simulation., fails; correct it\n"),
+        ({"callbacks": [lambda record, _: 1 / 0]}, "callback .* fails; correct it\n  ZeroDivisionError: division by"),
+        ({"model": nn.Sequential(nn.Flatten(), nn.LazyLinear(10))}, "the model's 1.weight has no size yet; give"),
     ],
 )
 def test_simulate_says_what_is_wrong(data, change, sentence):
     arguments = {"algorithm": FedAvg(), "model": "softmax_regression", "data": data, "rounds": 1} | change
     with pytest.raises(InputError, match=sentence):
         simulate(**arguments)
+
+
+class Broken(torch.utils.data.Dataset):
+    """Forty examples, of which one cannot be read."""
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, row):
+        return torch.zeros(4), {17: 1 / 0}[row] if row == 17 else row % 2
+
+
+NUMBERS = make_dataset((torch.rand(40, 4), torch.rand(40)))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: make_dataset(None), "there are no training examples; give a pair"),
+        (lambda: make_dataset(Broken()), "Broken, read for example 17, fails; correct it\n  ZeroDivisionError"),
+        (lambda: make_dataset(Broken(), collate=3), "collate=3 does not fit; give a function"),
+        (lambda: deal(alpha="a"), "alpha='a' does not fit; give a number"),
+        (lambda: deal(client_test="a"), "client_test='a' does not fit; give a number"),
+        (lambda: deal(validation="a"), "validation='a' does not fit; give a number"),
+        (lambda: deal(quantiles=0), "quantiles=0 is out of range; use a whole number from 2 on"),
+        (lambda: deal(quantiles="a"), "quantiles='a' does not fit; give a whole number"),
+        (lambda: deal().client(99), "there is no client 99; use a number from 0 to 3"),
+        (lambda: load(3), "name=3 does not fit; give a text"),
+        (lambda: load("mnist", data_dir=3), "data_dir=3 does not fit; give a text or a path"),
+        (lambda: load("digits", options={"a": 1}), 'data "digits" takes no options; they are for "hf:NAME"'),
+        (lambda: fedadmm.open_run(3), "folder=3 does not fit; give a text or a path"),
+        (lambda: fedadmm.compare("digits", algorithms="fedavg"), "algorithms='fedavg' does not fit; give a list"),
+        (lambda: fedadmm.tune("digits", search=["a"]), r"search=\['a'\] does not fit; give a dict"),
+        (lambda: fedadmm.tune("digits", search={}), "search is empty; give keys and their values"),
+        (lambda: fedadmm.tune("digits", rounds="5"), "rounds='5' does not fit; give a whole number"),
+        (lambda: fedadmm.Experiment(3), r"Experiment takes its keys by their names: Experiment\(name=..., label=...\)"),
+        (lambda: fedadmm.Experiment(rounds=True), "rounds=True does not fit; it is not true or false"),
+        (lambda: setattr(fedadmm.Experiment(), "rounds", 3), r"rounds cannot be changed; .*: replace\(rounds=3\)"),
+    ],
+)
+def test_python_says_what_is_wrong(call, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call()
+
+
+def deal(**options):
+    """Deal forty numbers to four clients."""
+    return federate(NUMBERS, num_clients=4, seed=0, **{"quantiles": 4, "partition": "shards"} | options)
+
+
+def test_a_result_says_what_it_does_not_have(data):
+    result = simulate(FedAvg(), model="softmax_regression", data=data, rounds=1, engine="serial")
+    for call in (result.client_model, result.personal_model):
+        with pytest.raises(InputError, match="there is no client 20; use a number from 0 to 19"):
+            call(20)
+    with pytest.raises(InputError, match="no round has 'f1'; the metrics are accuracy, loss"):
+        result.plot("f1")
 
 
 def test_tables_are_settings_as_in_a_file(data):

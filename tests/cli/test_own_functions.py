@@ -110,7 +110,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": LateServer()}, r"server_update of LateServer, in round 1, fails; correct it\n  IndexError"),
     ({"workers": 0}, "workers=0 is out of range; use a whole number from 1 on"),
     ({"workers": 1.5}, "workers=1.5 does not fit"),
-    ({"seed": "a"}, "seed='a' does not fit: input should be a valid integer"),
+    ({"seed": "a"}, "seed='a' does not fit; give a whole number"),
     ({"metric": "f1"}, "metric='f1' is unknown; use "),
     ({"weighting": "heavy"}, "weighting='heavy' does not fit"),
     ({"engine": 3}, "engine=3 does not fit"),
@@ -122,7 +122,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"local": LocalTraining(solver="nowhere:f")}, "there is no module nowhere"),
     ({"certificate": {"every": 1}}, "FedAvg has no certificate"),
     ({"certificate": {"clients": 9}, "algorithm": FedADMM()}, "certificate.clients=9 of 3 clients cannot be drawn"),
-    ({"rounds": "3"}, "rounds='3' is not a number of rounds"),
+    ({"rounds": "3"}, "rounds='3' does not fit; give a whole number"),
     ({"round": 3}, "round"),
 ]
 
@@ -159,7 +159,7 @@ def test_a_target_without_an_output_is_a_sentence_where_the_number_of_classes_is
         ({"num_clients": 5.0}, "num_clients=5.0"),
         ({"num_clients": 0}, "num_clients=0 is not a number of clients"),
         ({"num_clients": 10**6}, "num_clients=1000000 is more than the 1437 examples"),
-        ({"seed": "a"}, "seed='a' is not a whole number; use one such as 0"),
+        ({"seed": "a"}, "seed='a' does not fit; give a whole number"),
         ({"alpha": -1, "partition": "dirichlet"}, "alpha=-1 is not a Dirichlet parameter"),
     ],
 )

@@ -34,7 +34,7 @@ MISTAKES = [
     ([*RUN, "model.name=os:nothing"], "os has no nothing"),
     (
         [*RUN, "model.options.depth=3"],
-        "called with {'input_shape': (1, 8, 8), 'num_classes': 10, 'depth': 3}, fails; correct it",
+        "called with {'input_shape': (1, 8, 8), 'num_classes': 10, 'target_shape': (), 'depth': 3}, fails; correct it",
     ),
     ([*RUN, "model.loss=entropy"], "loss='entropy' is unknown"),
     ([*RUN, "model.l2=-1"], "in [model]: l2=-1.0 is out of range"),

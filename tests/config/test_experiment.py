@@ -30,7 +30,7 @@ def test_schedules_survive_toml():
         {"label": "other"},
         {"rounds": 7},
         {"target": 0.5},
-        {"stop_at_target": True},
+        {"target": 0.5, "stop_at_target": True},
         {"state": {"store": "memory"}},
         {"state": {"durability": "power"}},
         {"data": {"num_clients": 100, "alpha": 9.0}},  # the partition is by shards

@@ -10,7 +10,8 @@ from fedadmm.api.result import Callbacks, Result, figure_of, html_of
 from fedadmm.api.running import experiment_of, session_of
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
-from fedadmm.core.errors import InputError, checked_call, near_names
+from fedadmm.core.calls import checked_call
+from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.settings import check_seeds
 from fedadmm.report.methods import methods_of
 from fedadmm.report.paired import paired_sentence

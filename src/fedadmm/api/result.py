@@ -17,7 +17,7 @@ from torch import nn
 from fedadmm.api.progress import bars
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.metrics import Metric
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.report.runs import RunData
@@ -234,6 +234,15 @@ def figure_of(runs: Sequence[RunData], *, metric: str | None = None, title: str 
     from fedadmm.report.methods import BYTES, ROUNDS, SIMULATED, axes_of, by_arrival, methods_of
 
     if metric is not None:
+        records = [record for run in runs for record in run.rounds]
+        if all(record.value(metric) is None for record in records):
+            known = {
+                key
+                for record in records
+                for key in ("accuracy", "loss", *record.metrics)
+                if record.number(key) == record.number(key)
+            }
+            raise InputError(f"no round has {metric!r}; {near_names(metric, sorted(known), what='metrics')}")
         changed = {"metric": metric, "target": None}
         runs = [replace(run, experiment={**run.experiment, **changed}) for run in runs]
     methods = by_arrival(methods_of(runs))

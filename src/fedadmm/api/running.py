@@ -10,7 +10,8 @@ from fedadmm.api.progress import bars
 from fedadmm.api.result import Callbacks, Result, listeners_of, played
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
-from fedadmm.core.errors import InputError, checked_call
+from fedadmm.core.calls import checked_call
+from fedadmm.core.errors import InputError
 from fedadmm.runs.assembly import federation_of
 from fedadmm.runs.goal import Goal
 from fedadmm.runs.records import Record, RunFolder, not_a_run_folder
@@ -58,6 +59,7 @@ def run(
     return session_of(out, data_dir, log_to, callbacks, progress).run(experiment_of(experiment))
 
 
+@checked_call
 def open_run(folder: str | Path, *, data_dir: str | Path | None = None) -> Result:
     """Return the result of a run that is in a folder, as far as it came."""
     path, place = Path(folder), RunFolder(Path(folder))
@@ -69,6 +71,7 @@ def open_run(folder: str | Path, *, data_dir: str | Path | None = None) -> Resul
     return Result(experiment, history, Goal.of(experiment), federation, folder=path, rounds_before=len(history))
 
 
+@checked_call
 def load_experiment(
     plan: str | Path, *, variant: str | None = None, changes: Mapping[str, Any] | None = None
 ) -> Experiment:

@@ -18,8 +18,9 @@ from fedadmm.config.compatibility import Options, options_from
 from fedadmm.config.experiment import Weighting
 from fedadmm.config.tables import CertificateSettings, FloatType, StateSettings
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
+from fedadmm.core.calls import checked_call
 from fedadmm.core.engine import EngineName
-from fedadmm.core.errors import InputError, checked_call
+from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import Direction
 from fedadmm.core.participation import ParticipationRule
 from fedadmm.data.federated import FederatedData, PartitionedData

@@ -10,7 +10,8 @@ from fedadmm.api.comparison import Methods, methods_named, named
 from fedadmm.api.result import Result, html_table
 from fedadmm.api.running import Session
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.errors import InputError, checked_call
+from fedadmm.core.calls import checked_call
+from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.settings import check_seeds
 from fedadmm.report.table import markdown

@@ -102,7 +102,8 @@ class Experiment(Settings):
     @model_validator(mode="after")
     def _check_goal(self) -> Self:
         client_test = self.data.client_test is not None
-        check_goal(self.metric, self.direction, self.target, own=self.model.metrics, client_test=client_test)
+        own, stops = self.model.metrics, self.stop_at_target
+        check_goal(self.metric, self.direction, self.target, own=own, client_test=client_test, stop_at_target=stops)
         return self
 
     @field_validator("privacy")

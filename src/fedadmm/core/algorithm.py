@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, P
 
 from typing_extensions import TypeVar
 
-from fedadmm.core.errors import checked_call
+from fedadmm.core.calls import checked_call
 from fedadmm.core.schedules import check_fields
 
 if TYPE_CHECKING:

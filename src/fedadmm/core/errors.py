@@ -1,22 +1,17 @@
 """A user's mistake is told in one sentence, and so is what is wrong with a name: unknown, old, or not importable."""
 
 import difflib
-import functools
 import importlib
-import inspect
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from sysconfig import get_path
 from types import FrameType
-from typing import Any, ParamSpec, TypeVar
-
-P = ParamSpec("P")
-Returned = TypeVar("Returned")
+from typing import Any
 
 
 class InputError(ValueError):
@@ -28,25 +23,6 @@ def near_names(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()
     names = list(known)
     near = difflib.get_close_matches(name, [*names, *elsewhere])
     return f"did you mean {' or '.join(near)}?" if near else f"the {what} are {', '.join(names)}"
-
-
-def checked_call(function: Callable[P, Returned], *, name: str | None = None) -> Callable[P, Returned]:
-    """Return a function that refuses an unknown or missing argument in a sentence, with the function's name."""
-    signature, called_as = inspect.signature(function), name or function.__name__
-
-    @functools.wraps(function)
-    def called(*positional: P.args, **named: P.kwargs) -> Returned:
-        for given in named:
-            if given not in signature.parameters:
-                remedy = near_names(given, [p for p in signature.parameters if p != "self"], what="arguments")
-                raise InputError(f"{called_as} has no argument {given!r}; {remedy}")
-        try:
-            signature.bind(*positional, **named)
-        except TypeError as error:
-            raise InputError(f"{called_as}: {error}; see help(fedadmm.{called_as})") from None
-        return function(*positional, **named)
-
-    return called
 
 
 @contextmanager

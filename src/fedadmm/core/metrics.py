@@ -154,7 +154,13 @@ def of_clients(names: Iterable[str]) -> list[str]:
 
 
 def check_goal(
-    metric: str | None, direction: str | None, target: float | None, *, own: Iterable[str], client_test: bool
+    metric: str | None,
+    direction: str | None,
+    target: float | None,
+    *,
+    own: Iterable[str],
+    client_test: bool,
+    stop_at_target: bool = False,
 ) -> None:
     """Refuse a metric that is neither ours nor the user's own, one without a direction, and a target out of range."""
     known = [*METRICS, *own]
@@ -168,6 +174,8 @@ def check_goal(
     judge = ACCURACY if metric is None else metric_named(metric, direction)
     if target is not None:
         judge.check_target(target)
+    elif stop_at_target:
+        raise InputError("stop_at_target is set, and there is no target; give target, or leave it out")
 
 
 def default_metric(records: Iterable[Scored]) -> Metric:

@@ -133,7 +133,7 @@ ParticipationRule: TypeAlias = float | Sequence[float] | Chooser | Participation
 
 def participation_from(rule: ParticipationRule) -> Participation:
     """Return the rule behind a fraction, a list of probabilities or a function."""
-    if isinstance(rule, int | float):
+    if isinstance(rule, int | float) and not isinstance(rule, bool):
         return Uniform(float(rule))
     if isinstance(rule, Participation):
         return rule

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from inspect import Parameter, Signature
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_args, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, ValidationInfo
 from pydantic._internal._model_construction import ModelMetaclass
@@ -24,11 +25,22 @@ class Settings(BaseModel, metaclass=_Readable):
 
     model_config = {"frozen": True, "extra": "forbid", "arbitrary_types_allowed": True}
 
-    def __init__(self, /, **values: Any) -> None:
+    def __init__(self, /, *nameless: Any, **values: Any) -> None:
+        if nameless:
+            keys = ", ".join(f"{key}=..." for key in list(type(self).model_fields)[:2])
+            raise InputError(f"{type(self).__name__} takes its keys by their names: {type(self).__name__}({keys})")
+        for key, value in values.items():
+            if isinstance(value, bool) and key in type(self).model_fields and not _takes_bool(type(self), key):
+                raise InputError(f"{key}={value} does not fit; it is not true or false; `fedadmm keys` says what it is")
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise InputError(_sentence(error, known=list(type(self).model_fields))) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).model_fields:
+            raise InputError(f"{name} cannot be changed; make other settings of these: replace({name}={value!r})")
+        super().__setattr__(name, value)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -45,6 +57,15 @@ class Settings(BaseModel, metaclass=_Readable):
     def replace(self, **changes: Any) -> Self:
         """Return these settings with some values changed, and all of them checked again."""
         return type(self)(**{key: getattr(self, key) for key in type(self).model_fields} | changes)
+
+
+@cache
+def _takes_bool(kind: type[Settings], key: str) -> bool:
+    """Return whether a field may be true or false; to pydantic these are numbers too."""
+    parts = [get_type_hints(kind)[key]]
+    while any(get_args(part) for part in parts):
+        parts = [inner for part in parts for inner in (get_args(part) or (part,))]
+    return bool in parts or Any in parts
 
 
 def within(numbers: str, holds: Callable[[Any], bool]) -> AfterValidator:

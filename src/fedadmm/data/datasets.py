@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedadmm.core.errors import InputError, calling, checked_call, import_named
+from fedadmm.core.calls import checked_call
+from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.seeds import stream
 from fedadmm.data import hugging_face
 from fedadmm.data.examples import IGNORED, Examples
@@ -99,7 +100,7 @@ def make_dataset(
     train: Any,
     test: Any = None,
     *,
-    groups: np.ndarray | None = None,
+    groups: Sequence[Any] | np.ndarray | None = None,
     lazy: bool | None = None,
     collate: Collate | None = None,
     targets: Any = None,
@@ -115,6 +116,8 @@ def make_dataset(
     targets: one class for each training example of a lazy dataset, for partitions by class. If they are not given and
         the dataset has no attribute of this name, each example is read once for its own.
     """
+    if train is None:
+        raise InputError("there are no training examples; give a pair (inputs, targets) or a torch Dataset")
     lazy = True if collate is not None else lazy
     parts = [kept(part, lazy=lazy) for part in (train, test) if part is not None]
     reader, examples = None, [part for part in parts if isinstance(part, Examples)]
@@ -123,6 +126,7 @@ def make_dataset(
     if groups is not None and len(groups) != len(examples[0].targets):
         raise InputError(f"{len(groups)} groups for {len(examples[0].targets)} training examples; give one for each")
     num_classes = _num_classes([part.targets for part in examples])
+    groups = None if groups is None else np.asarray(groups)
     return Dataset(examples[0], None if test is None else examples[1], num_classes, groups, reader)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, calling
 
 Tree = Any  # a tensor, or tuples, lists and dicts of such
 
@@ -62,7 +62,10 @@ def materialised(dataset: TorchDataset[Any]) -> tuple[Tree, Tree]:
     name = type(dataset).__name__
     if not hasattr(dataset, "__len__"):
         raise InputError(f"{name} has no length; give a torch Dataset with __len__ and __getitem__")
-    items = [dataset[index] for index in range(len(dataset))]
+    items = []
+    for index in range(len(dataset)):
+        with calling(f"{name}, read for example {index},"):
+            items.append(dataset[index])
     if not items:
         raise InputError(f"{name} is empty; give at least one example")
     inputs, targets = [], []

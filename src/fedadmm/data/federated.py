@@ -13,7 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedadmm.core.errors import InputError, calling, checked_call, import_named, name_of
+from fedadmm.core.calls import checked_call
+from fedadmm.core.errors import InputError, calling, import_named, name_of
 from fedadmm.core.seeds import check_seed, stream
 from fedadmm.data import partition as partitions
 from fedadmm.data.datasets import Dataset
@@ -64,7 +65,8 @@ class PartitionedData(Shown):
 
     def client(self, index: int) -> Examples:
         """Return a client's own examples, as views."""
-        assert 0 <= index < self.num_clients, f"client {index} of {self.num_clients}"
+        if not 0 <= index < self.num_clients:
+            raise InputError(f"there is no client {index}; use a number from 0 to {self.num_clients - 1}")
         own = slice(self.offsets[index], self.offsets[index + 1])
         return Examples(self.inputs[own], self.targets[own])
 
@@ -178,6 +180,8 @@ def _classes(labels: np.ndarray, *, partition: Any, quantiles: int | None) -> np
             f'partition "{partition}" deals by class, and targets are numbers; give quantiles, such as 10, to deal by '
             'their quantiles, or use "iid"'
         )
+    if quantiles < 2:
+        raise InputError(f"quantiles={quantiles} is out of range; use a whole number from 2 on, such as 10")
     return np.searchsorted(np.quantile(labels, np.arange(1, quantiles) / quantiles), labels, side="right")
 
 

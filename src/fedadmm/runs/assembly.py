@@ -89,8 +89,13 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     data, clock, seed = options.data, options.clock, options.seed
     algorithm = with_seed(algorithm, seed)
     participation = sampled(options.privacy, participation_from(options.participation))
-    facts = {"num_examples": data.num_examples, **{k: np.asarray(v) for k, v in (options.devices or {}).items()}}
-    devices = Devices(data.num_clients, facts)
+    facts = {key: np.asarray(values) for key, values in (options.devices or {}).items()}
+    for key, values in facts.items():
+        if values.shape != (data.num_clients,) or values.dtype.kind not in "biuf":
+            raise InputError(
+                f"devices has {key!r} with {values.size} values; give a number for each of {data.num_clients} clients"
+            )
+    devices = Devices(data.num_clients, {"num_examples": data.num_examples, **facts})
     _check_names(options.metrics or ())
     check_rules(algorithm, options, participation=participation, devices=devices)
     weights = ClientWeights(options.weighting, data)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedadmm.core.errors import calling, name_of
 from fedadmm.runs.goal import Goal
 from fedadmm.runs.records import Record
 
@@ -43,7 +44,8 @@ class Callback(Listener):
 
     def after_round(self, record: Record, simulation: Simulation) -> object:
         """Return what the function says."""
-        return self.function(record, simulation)
+        with calling(f"callback {name_of(self.function)}, called with (record, simulation),"):
+            return self.function(record, simulation)
 
 
 def play(simulation: Simulation, goal: Goal, *, listeners: Sequence[Listener] = ()) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -178,7 +179,13 @@ class Simulation:
 
     def client_model(self, client: int) -> nn.Module:
         """Return a copy of the network as a client has it: the server's weights, and the parts that it keeps."""
+        self._check_client(client)
         return self._network(self.theta, self._personal_parts(client))
+
+    def _check_client(self, client: int) -> None:
+        number = self.task.data.num_clients
+        if isinstance(client, bool) or not isinstance(client, Integral) or not 0 <= client < number:
+            raise InputError(f"there is no client {client!r}; use a number from 0 to {number - 1}")
 
     def _network(self, weights: Vector, personal: Personal | None) -> nn.Module:
         self.task.model.load(weights)
@@ -223,6 +230,7 @@ class Simulation:
 
     def personal_model(self, client: int) -> Vector:
         """Return a client's own model as a flat vector; the server's if it has none."""
+        self._check_client(client)
         state, personal = self._store.get(client), trait(self.algorithm, HasPersonalModel)
         return self.theta if state is None or personal is None else personal.personal_model(state)
 

@@ -102,6 +102,8 @@ def has_key(experiment: Experiment, key: str) -> bool:
 
 def check_search(search: Search, experiments: Sequence[Experiment]) -> None:
     """Refuse a key that no method has, and one without values; a value that does not fit is found here, too."""
+    if not search:
+        raise InputError("search is empty; give keys and their values, such as {'local.learning_rate': [0.1, 0.5]}")
     for key, values in search.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise InputError(f"the values of {key} are {values!r}; list those to try, such as [0.01, 0.1, 1.0]")

@@ -45,6 +45,12 @@ def check_model(
             f"the model returns {outputs.shape[1]} scores for an example, and the data has {num_classes} classes; give "
             f"its last layer {num_classes} outputs"
         )
+    for name, function in {"loss": loss, **metrics}.items():
+        if not callable(function) or isinstance(function, type):
+            raise InputError(
+                f"the {name} is {function!r}, not a function of (outputs, targets); give one, such as "
+                "torch.nn.functional.mse_loss or nn.MSELoss()"
+            )
     metrics = metrics_for(outputs, targets, loss=loss, metrics=metrics)
     for name, function in {"loss": loss, **metrics}.items():
         try:

@@ -156,6 +156,7 @@ def initial_model(
     inputs, targets: some that it is to take. float_type: of the network, that of the inputs if None.
     """
     if isinstance(model, nn.Module):
+        _check_initialised(model)
         return independent_copy(model)
     if isinstance(model, str):
         if model not in MODELS and ":" not in model:
@@ -182,6 +183,7 @@ def initial_model(
             module = model(**arguments)
     if not isinstance(module, nn.Module):
         raise InputError(f"model {name_of(model)} returned {type(module).__name__}; return a torch.nn.Module")
+    _check_initialised(module)
     if arguments.get("num_classes") == 0 and any(0 in parameter.shape for parameter in module.parameters()):
         raise InputError(
             f"model {name_of(model)} has a layer without outputs: num_classes is 0, because targets are numbers; give "
@@ -190,3 +192,11 @@ def initial_model(
     if float_type is None and inputs is not None:
         float_type = getattr(inputs, "dtype", None)
     return module.double() if float_type == torch.float64 else module
+
+
+def _check_initialised(module: nn.Module) -> None:
+    lazy = [name for name, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+    if lazy:
+        raise InputError(
+            f"the model's {lazy[0]} has no size yet; give the layer its sizes, or call the model once first"
+        )
