@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import tomli_w
 
+from fedadmm.core.errors import InputError
 from fedadmm.flower.local.processes import Shell
 
 Ended = Literal["completed", "failed", "stopped"]
@@ -32,7 +33,11 @@ def follow_run(shell: Shell, app: Path, *, link: str, changes: dict[str, Any]) -
     options = ["--format", "json"]
     for key, value in changes.items():
         options += ["--run-config", f"{key}={tomli_w.dumps({'value': value}).partition('=')[2].strip()}"]
-    run = str(json.loads(shell.run("flwr", "run", str(app.absolute()), link, *options))["run-id"])
+    answer = json.loads(shell.run("flwr", "run", str(app.absolute()), link, *options))
+    if "run-id" not in answer:
+        why = str(answer.get("error-message", answer)).strip().splitlines()[0]
+        raise InputError(f"flwr does not run {app}: {why}; give the folder of a Flower app")
+    run = str(answer["run-id"])
     try:
         shell.show("flwr", "log", run, link, "--stream")
         while (ended := _ended(shell, run, link=link)) is None:  # its end is booked after its last line
