@@ -186,11 +186,11 @@ def test_tuning_picks_the_rate_that_is_best_by_the_metric(tmp_path, metric):
     """The largest rate that is stable learns most in a few rounds; 3 diverges, slowly enough to stay finite."""
     experiment = regression(metric=metric)
 
-    def play(candidate):
-        ended = run(candidate, out=tmp_path)
-        return ended.history, ended.status == "diverged"
+    def play(candidates):
+        runs = [run(candidate, out=tmp_path) for candidate in candidates]
+        return [(ended.history, ended.status == "diverged") for ended in runs]
 
-    trials = search(experiment, grid(experiment, rates=(0.001, 0.1, 3.0)), rounds=4, seeds=[0], run=play)
+    trials = search(experiment, grid(experiment, rates=(0.001, 0.1, 3.0)), rounds=4, seeds=[0], run_all=play)
     assert trials[0].values == {"learning_rate": 0.1}
     assert trials[0].metric.name == (metric or "loss")
 
@@ -198,11 +198,11 @@ def test_tuning_picks_the_rate_that_is_best_by_the_metric(tmp_path, metric):
 def test_tuning_by_the_distance_holds_nothing_out():
     seen = []
 
-    def play(candidate):
-        seen.append(candidate.data.validation)
-        return [record(1, distance=candidate.local.learning_rate)], False
+    def play(candidates):
+        seen.extend(candidate.data.validation for candidate in candidates)
+        return [([record(1, distance=candidate.local.learning_rate)], False) for candidate in candidates]
 
     experiment = regression(metric="distance")
-    trials = search(experiment, grid(experiment), rounds=2, seeds=[0], run=play)
+    trials = search(experiment, grid(experiment), rounds=2, seeds=[0], run_all=play)
     assert trials[0].values == {"learning_rate": 0.01}
     assert set(seen) == {None}

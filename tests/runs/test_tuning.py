@@ -1,6 +1,7 @@
 """Successive halving: the same rounds for every method, the best candidate wins, divergence is a result."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +25,11 @@ class Runs:
     def __init__(self, accuracy: Any) -> None:
         self.accuracy, self.trained = accuracy, {}
 
-    def __call__(self, experiment: Experiment) -> tuple[list[Record], bool]:
+    def __call__(self, experiments: Sequence[Experiment]) -> list[tuple[list[Record], bool]]:
+        return [self.one(experiment) for experiment in experiments]
+
+    def one(self, experiment: Experiment) -> tuple[list[Record], bool]:
+        """Return a run's history, and whether it diverged."""
         self.trained[experiment.hash] = max(self.trained.get(experiment.hash, 0), experiment.rounds)
         curve = [self.accuracy(experiment, t) for t in range(1, experiment.rounds + 1)]
         return [record(t, value) for t, value in enumerate(curve, 1)], curve[-1] is None
@@ -49,7 +54,7 @@ def test_the_winner_is_the_candidate_that_arrives_first():
         return min(0.95, experiment.local.learning_rate * t / 10)
 
     experiment = Experiment(algorithm=FedAvg(), target=0.9)
-    trials = search(experiment, grid(experiment), rounds=40, seeds=[0], run=Runs(accuracy))
+    trials = search(experiment, grid(experiment), rounds=40, seeds=[0], run_all=Runs(accuracy))
     assert trials[0].values == {"learning_rate": 0.5}
     assert trials[0].arrival == 18  # 0.5 * 18 / 10
     assert trials[-1].rounds == 20  # the two worst were dropped half-way
@@ -61,7 +66,7 @@ def test_a_run_that_diverges_comes_last_and_ends_nothing():
         return None if experiment.local.learning_rate > 0.15 else 0.5 + experiment.local.learning_rate
 
     experiment = Experiment(algorithm=FedAvg(), target=0.9)
-    trials = search(experiment, grid(experiment), rounds=10, seeds=[0, 1], run=Runs(accuracy))
+    trials = search(experiment, grid(experiment), rounds=10, seeds=[0, 1], run_all=Runs(accuracy))
     assert [trial.values["learning_rate"] for trial in trials[:2]] == [0.1, 0.01]
     assert [trial.score for trial in trials[2:]] == [0.0, 0.0]
 
@@ -72,7 +77,7 @@ def test_every_method_gets_the_same_rounds_and_fedprox_searches_rho_too():
         runs = Runs(lambda experiment, t: 0.5)
         experiment = Experiment(algorithm=algorithm, target=0.9)
         candidates = grid(experiment)
-        search(experiment, candidates, rounds=40, seeds=[0], run=runs)
+        search(experiment, candidates, rounds=40, seeds=[0], run_all=runs)
         assert len(runs.trained) == len(candidates)
         spent.append(sum(runs.trained.values()))
     assert len(grid(Experiment(algorithm=FedProx()))) == 16
@@ -88,7 +93,7 @@ def test_candidates_are_judged_on_held_out_training_examples():
         return 0.5
 
     experiment = Experiment(algorithm=FedAvg(), target=0.9)
-    search(experiment, grid(experiment), rounds=4, seeds=[0], run=Runs(accuracy))
+    search(experiment, grid(experiment), rounds=4, seeds=[0], run_all=Runs(accuracy))
     assert set(seen) == {0.2}
 
 

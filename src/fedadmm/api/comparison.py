@@ -1,13 +1,13 @@
 """Several runs beside each other: a table, curves, and whether the two best differ by more than noise."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedadmm.api.result import Callbacks, Result, figure_of, html_of
-from fedadmm.api.running import experiment_of, session_of
+from fedadmm.api.running import RunAll, experiment_of, session_of
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.core.calls import checked_call
@@ -128,16 +128,16 @@ def compare(
     experiments = [method for method in given if isinstance(method, Experiment)]
     if tuned:
         experiments = as_tuned(experiments, Path(out))
-    return compared(experiments, seeds=seeds, run=session.run, done=done)
+    return compared(experiments, seeds=seeds, run_all=session.run_all, done=done)
 
 
 def compared(
-    experiments: Sequence[Experiment], *, seeds: int, run: Callable[..., Result], done: Sequence[Result] = ()
+    experiments: Sequence[Experiment], *, seeds: int, run_all: RunAll, done: Sequence[Result] = ()
 ) -> Comparison:
     """Run experiments over seeds, and compare them with each other and with what was run before."""
     check_seeds(seeds)
     planned = [first.replace(seed=first.seed + more) for more in range(seeds) for first in experiments]
-    results = [run(one, values=f"seed {one.seed}" if seeds > 1 else "") for one in planned]
+    results = run_all([(one, f"seed {one.seed}" if seeds > 1 else "") for one in planned])
     return Comparison([*done, *results])
 
 

@@ -213,10 +213,15 @@ def played(
             before = len(simulation.history)
             play(simulation, goal, listeners=listeners)
         result = Result(experiment, simulation.history, goal, federation, store, rounds_before=before)
+    warn_if_diverged(result)
+    return result
+
+
+def warn_if_diverged(result: Result) -> None:
+    """Warn of a run that has diverged, at the user's line."""
     if result.status == "diverged":
         sentence = f"diverged in round {len(result.history)}: no client's update was finite; lower local.learning_rate"
         warnings.warn(sentence, DivergedWarning, stacklevel=_frames_of_ours())
-    return result
 
 
 def _frames_of_ours() -> int:

@@ -1,21 +1,27 @@
 """Run an experiment from Python, in a run folder; and open one that is there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedadmm.api.progress import bars
-from fedadmm.api.result import Callbacks, Result, listeners_of, played
+from fedadmm.api.progress import Bars, bars
+from fedadmm.api.result import Callbacks, Result, listeners_of, played, warn_if_diverged
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.core.calls import checked_call
 from fedadmm.core.errors import InputError
 from fedadmm.runs.assembly import federation_of
 from fedadmm.runs.goal import Goal
+from fedadmm.runs.listeners import Listener
 from fedadmm.runs.records import Record, RunFolder, not_a_run_folder
+from fedadmm.runs.side_by_side import play_side_by_side, processes_for
 from fedadmm.runs.sinks import sinks_from
+
+Planned = tuple[Experiment, str]  # with what tells it from others of its label
+RunAll = Callable[[Sequence[Planned]], Sequence[Result]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,51 @@ class Session:
         seen = bars(goal, label, progress=self.progress, tell_refused=self.tell_refused)
         heard = [*sinks, *listeners_of(self.callbacks), *seen]
         return played(experiment, federation, folder=folder, listeners=heard)
+
+    def run_all(self, planned: Sequence[Planned]) -> list[Result]:
+        """Run experiments: side by side, where that is faster and nobody listens in this process."""
+        processes = processes_for([one for one, _ in planned])
+        if processes == 1 or self.callbacks or self.log_to:
+            return [self.run(one, values=values) for one, values in planned]
+        bars = Bars(named(planned), tell_refused=self.tell_refused) if self.progress else None
+        shown = bars if bars is not None and bars.is_seen else None
+        results = [*played_at_once(planned, self.out, data_dir=self.data_dir, processes=processes, bars=shown)]
+        ended = [result for result in results if result is not None]
+        for result in ended:
+            warn_if_diverged(result)
+        return ended
+
+
+def named(planned: Sequence[Planned]) -> list[tuple[Goal, str]]:
+    """Return what the bars of these runs show: how far they go, and what they are called."""
+    return [(Goal.of(one), f"{one.method} {values}".strip()) for one, values in planned]
+
+
+def played_at_once(
+    planned: Sequence[Planned],
+    out: Path,
+    *,
+    data_dir: Path | None,
+    processes: int,
+    bars: Bars | None,
+    asked: Callable[[], bool] = lambda: False,
+    listeners: Sequence[Listener] = (),
+) -> Generator[Result | None]:
+    """Yield the results of runs that are played side by side, in their order; None for one that was not begun."""
+    experiments = [one for one, _ in planned]
+    tell = (lambda told: None) if bars is None else bars.tell
+    with nullcontext() if bars is None else bars:
+        ended = play_side_by_side(
+            experiments, out=out, data_dir=data_dir, processes=processes, tell=tell, asked=asked, listeners=listeners
+        )
+        for experiment, played in zip(experiments, ended, strict=True):
+            federation = partial(federation_of, experiment, data_dir=data_dir)
+            goal, folder = Goal.of(experiment), out / experiment.folder_name
+            yield (
+                None
+                if played is None
+                else Result(experiment, played.history, goal, federation, None, folder, played.rounds_before)
+            )
 
 
 @checked_call

@@ -1,25 +1,26 @@
 """The same search over the settings of every method, and what it found."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from fedadmm.api.comparison import Methods, methods_named, named
-from fedadmm.api.result import Result, html_table
-from fedadmm.api.running import Session
+from fedadmm.api.result import html_table
+from fedadmm.api.running import RunAll, Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.calls import checked_call
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.settings import check_seeds
 from fedadmm.report.table import markdown
-from fedadmm.runs.records import TUNING, Record
+from fedadmm.runs.records import TUNING
 from fedadmm.runs.tuning import (
     LEARNING_RATES,
     SHORT,
     TUNED_FILE,
+    Ended,
     Search,
     Trial,
     Values,
@@ -86,7 +87,7 @@ def tune(
         raise InputError("a result cannot be tuned, because it has been run; give experiments")
     place = None if data_dir is None else Path(data_dir)
     session = Session(Path(out) / TUNING, place, progress=progress, tell_refused=False)
-    found = [*tuned(experiments, search=search, rounds=rounds, seeds=seeds, out=Path(out), run=session.run)]
+    found = [*tuned(experiments, search=search, rounds=rounds, seeds=seeds, out=Path(out), run_all=session.run_all)]
     best = [with_values(one, trials[0].values) for one, trials in found]
     return Tuning({one.method: trials for one, trials in found}, best, Path(out) / TUNED_FILE)
 
@@ -98,7 +99,7 @@ def tuned(
     rounds: int | None,
     seeds: int,
     out: Path,
-    run: Callable[..., Result],
+    run_all: RunAll,
     rates: Sequence[float] = LEARNING_RATES,
 ) -> Iterator[tuple[Experiment, list[Trial]]]:
     """Yield each method with its trials, the winner first, as soon as they are there and the file has its values."""
@@ -111,13 +112,15 @@ def tuned(
     for experiment in experiments:
         candidates = grid(experiment, search, rates=rates)
 
-        def played(one: Experiment, keys: Sequence[str] = tuple(candidates[0])) -> tuple[list[Record], bool]:
-            table = dotted(one.to_table())
-            ended = run(one, values=values_text({key: table.get(SHORT.get(key, key)) for key in keys}))
-            return ended.history, ended.status == "diverged"
+        def played(many: Sequence[Experiment], keys: Sequence[str] = tuple(candidates[0])) -> list[Ended]:
+            tables = [dotted(one.to_table()) for one in many]
+            texts = [values_text({key: table.get(SHORT.get(key, key)) for key in keys}) for table in tables]
+            several = [f", seed {one.seed}" if seeds > 1 else "" for one in many]
+            named = [f"{text}{seed}" for text, seed in zip(texts, several, strict=True)]
+            return [(one.history, one.status == "diverged") for one in run_all(list(zip(many, named, strict=True)))]
 
         all_seeds = range(experiment.seed, experiment.seed + seeds)
         length = rounds or experiment.rounds
-        trials = search_best(experiment, candidates, rounds=length, seeds=all_seeds, run=played)
+        trials = search_best(experiment, candidates, rounds=length, seeds=all_seeds, run_all=played)
         write_tuned(out, experiment.name, experiment.method, trials[0].values)
         yield experiment, trials

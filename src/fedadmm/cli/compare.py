@@ -41,7 +41,7 @@ def compare_command(
         firsts = as_tuned(firsts, out)
     from fedadmm.api.comparison import compared  # imports torch, which a mistake has no need of
 
-    comparison = compared(firsts, seeds=seeds, run=Session(out, data_dir, log_to).run_to_its_end)
+    comparison = compared(firsts, seeds=seeds, run_all=Session(out, data_dir, log_to).run_all)
     remark = plan_named(plan).remark.strip() if algorithms is None else ""
     as_planned = algorithms is None and not changes and not tuned and seed is None and seeds == 1
     stem = firsts[0].name if as_planned else _stem(firsts, comparison.runs)

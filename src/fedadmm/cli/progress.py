@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings
 
 import typer
 from rich.logging import RichHandler
 
-from fedadmm.api.progress import Bar
+from fedadmm.api.progress import Bar, Bars
 from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
@@ -22,6 +22,7 @@ from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeB
 
 if TYPE_CHECKING:
     from fedadmm.api.result import Result
+    from fedadmm.api.running import Planned
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,48 @@ class Session:
                 experiment, out=self.out, data_dir=self.data_dir, log_to=self.log_to, callbacks=heard, progress=False
             )
 
-    def run_to_its_end(self, experiment: Experiment, *, values: str = "") -> Result:
-        """Run an experiment; where Ctrl-C stopped it, say so and end the command."""
-        ended = self.run(experiment, values=values)
-        if ended.status == "stopped":
-            say(how_it_ended(ended))
-            raise typer.Exit(EXIT_CODES[ended.status])
-        return ended
+    def run_all(self, planned: Sequence[Planned]) -> Sequence[Result]:
+        """Run experiments; where Ctrl-C stops one, say so and end the command."""
+        results: list[Result] = []
+        with closing(self._ended(planned)) as ended:
+            for result in ended:
+                if result is None or result.status == "stopped":
+                    say("Stopped; the same command goes on from here" if result is None else how_it_ended(result))
+                    raise typer.Exit(EXIT_CODES["stopped"])
+                results.append(result)
+        return results
+
+    def run_all_in_time(self, planned: Sequence[Planned], budget: TimeBudget) -> Sequence[Result] | None:
+        """Get the data and run experiments; return None if the time is up, or if Ctrl-C stops one."""
+        from fedadmm.data.sources import ensure  # imports torch
+
+        for name in {experiment.data.name for experiment, _ in planned}:
+            ensure(name, data_dir=self.data_dir)
+        results: list[Result] = []
+        with suppress(OutOfTimeError), budget.enforced(), closing(self._ended(planned, listeners=[budget])) as ended:
+            for result in ended:
+                if result is None or result.status == "stopped":
+                    return None
+                results.append(result)
+            return results
+        return None
+
+    def _ended(self, planned: Sequence[Planned], listeners: Sequence[Listener] = ()) -> Generator[Result | None]:
+        """Run experiments, side by side where that is faster; yield each as it ends, None if it was not begun."""
+        from fedadmm.api.running import named, played_at_once  # imports torch
+        from fedadmm.runs.side_by_side import processes_for
+
+        processes = 1 if self.log_to else processes_for([one for one, _ in planned])
+        if processes == 1:
+            for one, values in planned:
+                yield self.run(one, listeners=listeners, values=values)
+            return
+        bars = Bars(named(planned), console=err, tell_refused=self.tell_refused)
+        about: dict[str, Any] = {"data_dir": self.data_dir, "processes": processes, "bars": bars}
+        with self.interruption.watched(), _log_shown():
+            yield from played_at_once(
+                planned, self.out, asked=lambda: self.interruption.asked, listeners=listeners, **about
+            )
 
     def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Result | None:
         """Get the data and run an experiment; return None if the time is up in the midst of a round."""

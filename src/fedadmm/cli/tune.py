@@ -21,6 +21,7 @@ from fedadmm.studies.paper.study import as_released
 
 if TYPE_CHECKING:
     from fedadmm.api.result import Result
+    from fedadmm.api.running import Planned
 
 
 def tune_command(
@@ -72,16 +73,16 @@ def tune_command(
 
     session = Session(out / TUNING, data_dir, tell_refused=False)
 
-    def run(experiment: Experiment, *, values: str) -> Result:
-        ended = session.run_in_time(experiment, time_left, values=values)
-        if ended is not None and ended.status != "stopped":
-            return ended
+    def run_all(planned: Sequence[Planned]) -> Sequence[Result]:
+        results = session.run_all_in_time(planned, time_left)
+        if results is not None:
+            return results
         reason, code = ("Stopped", 130) if session.interruption.asked else ("The time is up", 0)
         say(f"{reason}; the same command goes on from here")
         raise typer.Exit(code)
 
     for experiment, trials in tuned(
-        experiments, search=tried, rates=grid_of_rates, rounds=rounds, seeds=seeds, out=out, run=run
+        experiments, search=tried, rates=grid_of_rates, rounds=rounds, seeds=seeds, out=out, run_all=run_all
     ):
         _show(trials, title=f"{experiment.method}, {experiment.name}, {seeds} seed{'s' * (seeds > 1)}")
     say(f"The winners, first in each table, are in {out / TUNED_FILE}")

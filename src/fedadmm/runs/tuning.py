@@ -33,7 +33,7 @@ SHORT = {"learning_rate": "local.learning_rate", "rho": "algorithm.rho"}  # keys
 Search = Mapping[str, Sequence[Any]]  # the values to try, by their keys
 Tuned = dict[str, dict[str, Values]]  # by the experiment's name and the method
 Ended = tuple[list[Record], bool]  # a run's history, and whether it diverged
-Play = Callable[[Experiment], Ended]
+PlayAll = Callable[[Sequence[Experiment]], Sequence[Ended]]
 
 
 def with_values(experiment: Experiment, values: Values) -> Experiment:
@@ -128,7 +128,7 @@ def rungs(num_candidates: int, *, budget: int) -> list[tuple[int, int]]:
 
 
 def search(
-    experiment: Experiment, candidates: Sequence[Values], *, rounds: int, seeds: Sequence[int], run: Play
+    experiment: Experiment, candidates: Sequence[Values], *, rounds: int, seeds: Sequence[int], run_all: PlayAll
 ) -> list[Trial]:
     """Return the trials, the winner first.
 
@@ -138,7 +138,8 @@ def search(
     left, goal = list(candidates), Goal.of(experiment)
     dropped: list[Trial] = []
     for (_, length), survivors in zip(stages, [*(count for count, _ in stages[1:]), 1], strict=True):
-        ended = [_ended(experiment, values, length, seeds, run) for values in left]
+        played = iter(run_all([one for values in left for one in _runs(experiment, values, length, seeds)]))
+        ended = [[next(played) for _ in seeds] for _ in left]
         metric = goal.judge([record for runs in ended for history, _ in runs for record in history])
         trials = [
             _trial(values, length, runs, metric, target=experiment.target)
@@ -150,13 +151,13 @@ def search(
     return [trials[0], *dropped]
 
 
-def _ended(experiment: Experiment, values: Values, rounds: int, seeds: Sequence[int], run: Play) -> list[Ended]:
+def _runs(experiment: Experiment, values: Values, rounds: int, seeds: Sequence[int]) -> list[Experiment]:
     """Return a candidate's runs, one for each seed."""
     metric, name = Goal.of(experiment).metric, f"{experiment.name}-tune"
     base = with_values(experiment, values).replace(name=name, rounds=rounds, stop_at_target=False)
     if metric is None or not metric.needs_optimum:  # which is the optimum of all training examples
         base = base.replace(data=experiment.data.replace(validation=VALIDATION))
-    return [run(base.replace(seed=seed)) for seed in seeds]
+    return [base.replace(seed=seed) for seed in seeds]
 
 
 def _trial(values: Values, rounds: int, runs: Sequence[Ended], metric: Metric, *, target: float | None) -> Trial:
