@@ -20,6 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs/KEYS.md"
 TABLES = {table.name: table for table in keys.tables()}
 # What an example needs beside it.
 BESIDE = {
+    "stop_at_target": {"target": 0.5},
     "direction": {"metric": "f1", "model.metrics": {"f1": "own:f1"}},
     "local.optimizer_options": {"local.optimizer": "adam"},
     "local.speed": {"local.seconds": 10},

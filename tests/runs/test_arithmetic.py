@@ -75,7 +75,7 @@ def test_a_folder_without_an_arithmetic_is_of_another_version(tmp_path: Path, mo
         old = {k: v for k, v in runner.identity_of(experiment, arithmetic="-").items() if k != "arithmetic"}
         patch.setattr(runner, "identity_of", lambda *_, **__: old)
         folder = runner.run(experiment, out=tmp_path).folder
-    about = DiskStore(folder.state, types=runner.state_types(experiment.algorithm), identity=None, readonly=True).about
+    about = DiskStore(folder.state, types=state_types(experiment.algorithm), identity=None, readonly=True).about
     assert "arithmetic" not in about
     monkeypatch.setattr(runner, "version", lambda _: "0.2.0")
     with pytest.raises(InputError, match=r"was written with fedadmm 0\.1\.0, here it is 0\.2\.0, .*; go on with what"):

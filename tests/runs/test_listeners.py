@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, field_serializer
 
-from fedadmm import FedAvg, LocalTraining, simulate
+from fedadmm import FedAvg, InputError, LocalTraining, simulate
 from fedadmm.config.plans import load_plan
 from fedadmm.runs.listeners import Callback, Interruption, Listener, OutOfTimeError, StoppedAtOnce, TimeBudget
 from fedadmm.runs.records import Record
@@ -58,7 +58,7 @@ def test_listeners_hear_of_the_end_if_another_fails() -> None:
 
     diary, unheard = Diary(), Diary()
     options = {"model": "softmax_regression", "data": some_data([8, 9]), "rounds": 3, "participation": 1.0}
-    with pytest.raises(RuntimeError, match="listener"):
+    with pytest.raises(InputError, match=r"callback .* fails; correct it\n  RuntimeError: listener"):
         simulate(FedAvg(), local=LocalTraining(), callbacks=[diary, fail], **options)
     assert diary.told == ["0 rounds before", 1, "ended"]
 

@@ -54,7 +54,9 @@ def test_a_local_is_a_frozen_value() -> None:
     assert hash(LocalTraining(learning_rate=Step(0.1, 0.01, at_round=5))) == hash(
         LocalTraining(learning_rate={"schedule": "step", "before": 0.1, "after": 0.01, "at_round": 5})
     )
-    with pytest.raises(Exception, match="frozen"):
+    with pytest.raises(
+        InputError, match=r"epochs cannot be changed; make other settings of these: replace\(epochs=3\)"
+    ):
         LocalTraining().epochs = 3
 
 

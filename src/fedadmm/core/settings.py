@@ -29,13 +29,13 @@ class Settings(BaseModel, metaclass=_Readable):
         if nameless:
             keys = ", ".join(f"{key}=..." for key in list(type(self).model_fields)[:2])
             raise InputError(f"{type(self).__name__} takes its keys by their names: {type(self).__name__}({keys})")
-        for key, value in values.items():
-            if isinstance(value, bool) and key in type(self).model_fields and not _takes_bool(type(self), key):
-                raise InputError(f"{key}={value} does not fit; it is not true or false; `fedadmm keys` says what it is")
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise InputError(_sentence(error, known=list(type(self).model_fields))) from None
+        for key, value in values.items():
+            if isinstance(value, bool) and key in type(self).model_fields and not _takes_bool(type(self), key):
+                raise InputError(f"{key}={value} does not fit; it is not true or false; `fedadmm keys` says what it is")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
