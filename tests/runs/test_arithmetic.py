@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedadmm import Experiment, InputError, Simulation
+from fedadmm.core.engine import state_types
 from fedadmm.engine.choice import Choice, settings_for
 from fedadmm.runs import runner
 from fedadmm.state.disk import DiskStore
