@@ -88,8 +88,12 @@ def test_methods_of_one_label_are_named_after_what_differs(tmp_path):
     runs = [*runs_of(tmp_path, [0.1], rho=0.1), *runs_of(tmp_path, [0.1], rho=1.0)]
     one, other = methods_of(runs)
     assert (one.name, other.name) == ("fedavg (rho=0.1)", "fedavg (rho=1.0)")
-    assert one.style == STYLES["fedavg"]
-    assert one.style.colour != other.style.colour
+
+
+def test_a_table_that_only_one_run_has_is_told_by_its_name_at_that_run(tmp_path):
+    (plain,) = runs_of(tmp_path, [0.1])
+    compressed = replace(plain, experiment={**plain.experiment, "compression": {"name": "int8"}})
+    assert [method.name for method in methods_of([plain, compressed])] == ["fedavg", "fedavg (compression=int8)"]
 
 
 def test_the_same_seed_twice_counts_once_and_the_longer_run_stays(tmp_path):

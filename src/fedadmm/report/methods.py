@@ -228,7 +228,9 @@ def _name(run: RunData, alike: Sequence[RunData]) -> str:
     """Return the label; where others have it too, with the settings in which it differs from them."""
     keys = sorted({key for other in alike for key in other.settings})
     differing = [key for key in keys if len({json.dumps(other.settings.get(key)) for other in alike}) > 1]
-    said = ", ".join(f"{key.rpartition('.')[2]}={run.settings.get(key, '-')}" for key in differing)
+    # "compression.name" says more as "compression"; what a run does not have goes without saying.
+    own = [key for key in differing if key in run.settings]
+    said = ", ".join(f"{key.removesuffix('.name').rpartition('.')[2]}={run.settings[key]}" for key in own)
     return f"{run.label} ({said})" if said else run.label
 
 
