@@ -1,0 +1,47 @@
+"""How long 8 seeds of digits take, side by side and one after the other, as ratios to one run of the same minute.
+
+python benchmarks/sweeps.py
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+COMPARE = ["-m", "fedadmm", "compare", "digits", "--algorithms", "fast_fedadmm"]
+TUNE = ["-m", "fedadmm", "tune", "digits", "--algorithms", "fedavg", "--rounds", "10"]
+TUNE += ["--search", "local.learning_rate=0.1,0.5"]
+# A number of workers that is given is kept to, and then one run follows the other.
+ALONE = ["--set", "workers=2"]
+# What is run, beside what, and the ratio that is aimed at.
+SWEEPS: dict[str, tuple[list[str], list[str], float | None]] = {
+    "8 seeds, side by side": ([*COMPARE, "--seeds", "8"], COMPARE, 2.5),
+    "8 seeds, one by one": ([*COMPARE, "--seeds", "8", *ALONE], COMPARE, None),
+    "tune, beside one by one": (TUNE, [*TUNE, *ALONE], 1 / 3),
+}
+
+
+def main(times: Annotated[int, typer.Option(help="Pairs of each, in turns.")] = 5) -> None:
+    """Print the median seconds of each, and the median of its ratios to what it is beside."""
+    print(f"{'':<24} median [s]  ratio  aim", flush=True)
+    for name, (command, beside, aim) in SWEEPS.items():
+        pairs = [(_seconds(beside), _seconds(command)) for _ in range(times)]
+        ratio = statistics.median(long / short for short, long in pairs)
+        middle = statistics.median(long for _, long in pairs)
+        print(f"{name:<24} {middle:>10.1f} {ratio:>6.2f}  {'' if aim is None else f'{aim:.2f}'}", flush=True)
+
+
+def _seconds(command: list[str]) -> float:
+    with tempfile.TemporaryDirectory() as place:
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, *command], cwd=Path(place), capture_output=True, check=True)
+        return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    typer.run(main)
