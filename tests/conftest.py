@@ -15,7 +15,14 @@ hypothesis.settings.register_profile("same_examples", deadline=None, derandomize
 hypothesis.settings.load_profile("same_examples")
 torch.set_num_threads(1)
 
+# What has tests that take half a minute: these are begun first, so that no process is left with one at the end.
+_LONGEST = ("test_readme.py", "test_sinks.py", "test_notebook.py", "test_workers.py", "test_check.py")
 _BESIDE_THE_REPOSITORY = Path(__file__).parents[2] / "shared" / "data"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest tests first."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 @pytest.fixture
