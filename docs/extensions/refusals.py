@@ -14,6 +14,8 @@ ROOMS = {
     "training": "Models and local training",
     "engine": "Engines",
     "network": "Clocks, faults and asynchrony",
+    "uploads": "What becomes of uploads",
+    "secure": "Secure aggregation",
     "config": "Experiments and files",
     "runs": "Run folders",
     "report": "Reports",

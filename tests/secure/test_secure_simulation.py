@@ -71,6 +71,15 @@ def test_nothing_of_one_client_is_in_the_records_and_the_words_are_counted() -> 
     assert record.bytes_up == 6 * 4 * (4 * 6 + 6 + 6 * 3 + 3)
 
 
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_words_are_as_long_as_their_bits_on_a_simulated_clock_too_and_are_read_again(bits: int) -> None:
+    found = simulation(secure={"bits": bits}).federation.transport
+    upload = found.sums.encoding.like._replace(delta=torch.arange(51) / 64)  # 6 x 16 < 2^7: 8 digits at least
+    words = found.codec.form(upload)
+    assert words["words"].nbytes == 51 * bits // 8
+    assert identical(found.codec.decode(words, client=0, round=1), upload)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -9,7 +9,7 @@ from fedadmm.core.algorithm import Message
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 from fedadmm.core.state_parts import vectors_of, with_vectors
-from fedadmm.core.transport import Sent
+from fedadmm.core.transport import Arrays, Sent
 from fedadmm.secure.encoding import Encoding
 from fedadmm.secure.fixed_point import OutOfRangeError, Words, drawn
 from fedadmm.secure.in_one_process import MaskedSum
@@ -19,7 +19,10 @@ from fedadmm.secure.settings import Secure
 
 @dataclass(frozen=True)
 class RoundingStep:
-    """The step of a client that rounds its upload to what its words can say; one that is out of range is not sent."""
+    """The step of a client that rounds its upload to what its words can say, and the codec by which words are read.
+
+    An upload that is out of range is not sent.
+    """
 
     encoding: Encoding
     seed: int
@@ -37,8 +40,15 @@ class RoundingStep:
         except OutOfRangeError:
             return sent._replace(fits=False)
         rest = vectors_of(upload) - vectors_of(rounded) if self.keeps_rest else None
-        words = dict(zip(("words", "numbers"), self.encoding.words(rounded), strict=True))
-        return sent._replace(upload=rounded, held_back=rest, wire=words)
+        return sent._replace(upload=rounded, held_back=rest, wire=self.form(rounded))
+
+    def form(self, upload: Message) -> Arrays:
+        """Return the words of a rounded upload."""
+        return dict(zip(("words", "numbers"), self.encoding.words(upload), strict=True))
+
+    def decode(self, wire: Arrays, *, client: int, round: int) -> Message:
+        """Return the upload that words stand for which nobody has masked."""
+        return self.encoding.mean((wire["words"], wire["numbers"]), count=1)
 
 
 class UnmaskedMean:

@@ -1,7 +1,7 @@
 """The chain of all mechanisms that an experiment asks for, in the order in which an upload meets them."""
 
 from fedadmm.core.algorithm import Message
-from fedadmm.core.transport import Private, Step, Sums, Transport, Wrap
+from fedadmm.core.transport import Codec, Private, Step, Sums, Transport, Wrap
 from fedadmm.uploads.attack import AttackStep, LieWrap, attackers
 from fedadmm.uploads.clip import ClipStep
 from fedadmm.uploads.compression import CompressionStep, compressor_of
@@ -28,7 +28,7 @@ def transport_of(
     wraps: list[Wrap] = []
     buffer_wraps: list[Wrap] = []
     sums: Sums | None = None
-    codec = None
+    codec: Codec | None = None
     keeps_rest = settings.keep_rest(client)
     if attack is not None and attack.name not in ("label_flip", "lie"):
         steps.append(AttackStep(attack, attackers(attack, num_clients=num_clients, seed=seed), seed))
@@ -50,7 +50,8 @@ def transport_of(
         from fedadmm.secure.transport import MaskedSums, RoundingStep  # an extra
 
         encoding = Encoding(secure.coordinates(num_clients), like)
-        steps.append(RoundingStep(encoding, seed, keeps_rest, lengthens=privacy is None))
+        rounding = codec = RoundingStep(encoding, seed, keeps_rest, lengthens=privacy is None)
+        steps.append(rounding)
         sums = MaskedSums(encoding, secure, seed)
     if not any(settings):
         return None
