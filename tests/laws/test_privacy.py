@@ -1,6 +1,7 @@
 """Differential privacy over every algorithm: what is off changes no bit, and what is on keeps the invariants."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +14,15 @@ from fedadmm.core.mean import Collector, norm_of
 from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.transport import Transport
 from fedadmm.engine.probe import probe
+from fedadmm.secure.settings import Secure
 from fedadmm.uploads.accountant import Accountant
+from fedadmm.uploads.chain import transport_of
 from fedadmm.uploads.clip import ClipStep
 from fedadmm.uploads.privacy import PrivateSums
+from fedadmm.uploads.settings import Attack, Privacy, UploadSettings
+from methods import METHODS, mostly_slow
 from play import Play, identical
-from worlds import NUM_CLIENTS, World
+from worlds import NUM_CLIENTS, World, quadratic_world
 
 EVERYONE = [list(range(NUM_CLIENTS))] * 3
 ROUNDS = ([1, 3], [0, 3, 4], [], [1, 2])
@@ -109,10 +114,44 @@ def test_noise_is_the_same_in_a_round_that_is_played_again_and_another_in_the_ne
     assert not torch.isclose(first, later).any()
 
 
+ACCEPTED = [name for name, method in METHODS.items() if not _is_refused(method)]
+
+
+def _chain(method: Algorithm, world: World, *, clip: float = 0.05, **tables: Any) -> Transport:
+    """Return the transport of [privacy] without noise, and of other tables, as an experiment makes it."""
+    _, client, like = probe(method, world.theta)
+    settings = UploadSettings(privacy=Privacy(clip=clip, noise=0.0, delta=1e-3), **tables)
+    private = PrivateSums(Accountant(0.0, 0.5, 1e-3), clip, NUM_CLIENTS, like, seed=0)
+    about: dict[str, Any] = {"client": type(client), "num_clients": NUM_CLIENTS}
+    found = transport_of(settings, seed=0, like=like, private=private, **about)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", mostly_slow(ACCEPTED, plain=["fedadmm", "scaffold"]))
+def test_masked_private_sums_are_the_private_ones_within_the_rounding_of_their_encoding(name: str) -> None:
+    """Five clients in each round: with fewer, a masked round may be void."""
+    method = METHODS[name]
+    worlds = quadratic_world(), quadratic_world()
+    tables: list[dict[str, Any]] = [{}, {"secure": Secure(bits=64, range=1e3)}]
+    plain, masked = (
+        world.play(method, transport=_chain(method, world, **table)).rounds(EVERYONE)
+        for world, table in zip(worlds, tables, strict=True)
+    )
+    assert torch.allclose(masked.theta, plain.theta, rtol=0, atol=1e-10)
+    assert not torch.equal(plain.theta, worlds[0].theta)
+
+
+@pytest.mark.parametrize("name", mostly_slow(ACCEPTED, plain=["fedadmm", "scaffold"]))
+def test_an_attacker_moves_a_private_sum_no_farther_than_clip(name: str) -> None:
+    method, world, norms = METHODS[name], quadratic_world(), []
+    attack = Attack(name="scaling", share=1.0, factor=1e6)
+    world.play(method, transport=_watched(_chain(method, world, attack=attack), norms)).rounds(EVERYONE)
+    assert 0.0499 < max(norms) <= 0.05
+
+
 @pytest.mark.parametrize("name", ["fedavg", "feddyn", "fedadmm"])
 def test_an_empty_cohort_releases_noise_and_moves_nobody(name: str) -> None:
-    from worlds import quadratic_world
-
     world, method = quadratic_world(), ALGORITHMS[name]()
     transport = _private(method, world, clip=1.0, noise=1.0, share=0.5)
     play = world.play(method, transport=transport)
