@@ -6,9 +6,7 @@ import typer
 
 from fedadmm.cli.console import say, show_facts
 from fedadmm.core.errors import InputError
-from fedadmm.uploads.accountant import Accountant, Sampling, noise_for
-
-MOST_ROUNDS = 10**6  # that are looked for
+from fedadmm.uploads.accountant import MOST_ROUNDS, Accountant, Sampling, noise_for
 
 
 def privacy_command(
@@ -38,7 +36,8 @@ def privacy_command(
     if rounds is None:
         assert epsilon is not None
         rounds = accountant.rounds_within(epsilon, most=MOST_ROUNDS)
-        say(f"Rounds {rounds}: one more would cost more than epsilon {epsilon:g}.")
+        last = "one more would cost more" if rounds < MOST_ROUNDS else "as many as are accounted for cost no more"
+        say(f"Rounds {rounds}: {last} than epsilon {epsilon:g}.")
     elif epsilon is None:
         say(f"Epsilon {accountant.epsilon(rounds):.4g}: the cost of {rounds} rounds with noise {noise:g}.")
     neighbours = "one client more or less" if sampling == "poisson" else "one client replaced by another"

@@ -20,8 +20,9 @@ import numpy as np
 from fedadmm.core.errors import InputError
 
 Sampling = Literal["poisson", "fixed"]
-INTERVAL = 1e-3  # of the discretised privacy loss, where the noise is not tiny; it moves epsilon by some 1e-5
+INTERVAL = 1e-3  # of the discretised privacy loss at noise 1; it moves epsilon by some 1e-5
 DIGITS = 4  # of the noise that is found: rounded up, so that it never costs more than was asked for
+MOST_ROUNDS = 10**6
 LEAST, MOST = 0.05, 1e4  # noise that is accounted for: with less, one round costs some hundreds
 ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)  # of Renyi divergences
 
@@ -43,13 +44,15 @@ class Accountant:
             raise InputError(f"participation={self.share:g} is not a fraction; use a number above 0 and up to 1")
         if not 0 < self.delta < 1:
             raise InputError(f"delta={self.delta:g} is out of range; use a number below 1 / number of clients")
-        if self.noise < 0 or math.isnan(self.noise):
-            raise InputError(f"noise={self.noise:g} is below 0; use a number such as 1.0")
+        if not 0 <= self.noise <= MOST:
+            raise InputError(f"noise={self.noise:g} is out of range; use a number from 0 to {MOST:g}, such as 1.0")
 
     def epsilon(self, rounds: int) -> float:
         """Return the epsilon at delta that this many rounds cost, infinity with next to no noise."""
         if rounds == 0:
             return 0.0
+        if rounds > MOST_ROUNDS:
+            raise InputError(f"rounds={rounds} are more than privacy is accounted for; use {MOST_ROUNDS:,} at most")
         if self.noise < LEAST:
             return math.inf
         if self.sampling == "fixed":
@@ -141,8 +144,8 @@ def _loss_of_round(noise: float, share: float) -> Any:
     import_dp_accounting()
     from dp_accounting.pld import privacy_loss_distribution
 
-    # A tiny noise has losses of 1 / noise^2: as many points are enough for them.
-    interval = INTERVAL * max(1.0, (0.3 / noise) ** 2)
+    # Tiny noise has losses of 1 / noise^2, for which as many points are enough; large noise has losses of 1 / noise.
+    interval = INTERVAL * max(1.0, (0.3 / noise) ** 2) / max(1.0, noise)
     return privacy_loss_distribution.from_gaussian_mechanism(
         noise, value_discretization_interval=interval, sampling_prob=share
     )
