@@ -23,7 +23,8 @@ from fedadmm.core.round import Assignment, Buffers, ClientResult, norm_limit, ru
 from fedadmm.core.transport import Arrays
 from fedadmm.data.datasets import as_dataset
 from fedadmm.engine.process import one_thread
-from fedadmm.flower.messages import NodeRequest, federation_of, pack_description, pack_scores, pack_update, read_request
+from fedadmm.flower.descriptions import pack_description
+from fedadmm.flower.messages import NodeRequest, federation_of, pack_scores, pack_update, read_request
 from fedadmm.flower.own_data import MakeTask, OwnData, task_maker
 from fedadmm.flower.prompt_grid import prompt
 from fedadmm.flower.secure_node import SecureNode, pack_masked

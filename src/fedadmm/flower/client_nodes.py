@@ -11,7 +11,8 @@ from flwr.serverapp import Grid
 
 from fedadmm.core.delivery import NONE, LateError, Request, settled
 from fedadmm.core.errors import InputError
-from fedadmm.flower.messages import BadReplyError, Description, NoReplyError, pack_question, read_description
+from fedadmm.flower.descriptions import Description, pack_question, read_description
+from fedadmm.flower.messages import BadReplyError, NoReplyError
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 
