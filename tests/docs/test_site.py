@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from browser import needs_browser, show, wait_for
+from fedadmm.config.keys import tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = [page for page in (ROOT / "docs").rglob("*.md") if "extensions" not in page.parts]
@@ -22,6 +23,22 @@ def test_a_page_begins_with_what_the_reader_gets_and_how_long_it_takes(page):
     assert title.strip().startswith("# ")
     assert lead.startswith("> You ")
     assert re.search(r"\b(minutes?|seconds)\.$", lead.strip()), lead
+
+
+def test_no_page_names_a_key_that_does_not_exist():
+    known = {"algorithm": {"name"}, "model": {"safetensors"}}  # the last is a file
+    for table in tables():
+        name = "algorithm" if table.name.startswith("algorithm ") else table.name
+        known.setdefault(name, set()).update(key.name for key in table.keys)
+    key = re.compile(rf"(?:--set |`)({'|'.join(map(re.escape, filter(None, known)))})\.(\w+)(?=[=` ])")
+    pages = [*PAGES, ROOT / "README.md"]
+    wrong = [
+        (page.name, found)
+        for page in pages
+        for found in key.findall(page.read_text())
+        if found[1] not in known[found[0]]
+    ]
+    assert wrong == []
 
 
 @pytest.fixture(scope="module")
