@@ -11,7 +11,7 @@ from fedadmm.network.settings import Faults
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run
 from fedadmm.state.disk import DiskStore
-from methods import ON_NETWORKS
+from methods import ON_NETWORKS, mostly_slow
 from play import identical
 from small_runs import outcome, simulation_of
 
@@ -24,7 +24,7 @@ def without(records: list[dict[str, Any]]) -> Any:
     return lambda number, generator, devices: records[number - 1]["clients"]
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name in ON_NETWORKS])
+@pytest.mark.parametrize("name", mostly_slow(name for name in ALGORITHMS if name in ON_NETWORKS))
 def test_a_lossy_run_is_the_lossless_one_without_those_that_were_lost(name: str) -> None:
     method = ALGORITHMS[name]()
     checkpoint, states, records = outcome(simulation_of(method, engine="serial", faults=FAULTS), rounds=ROUNDS)

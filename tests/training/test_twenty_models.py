@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 import fedadmm
+from methods import mostly_slow
 
 STEPS = 8
 
@@ -211,7 +212,7 @@ def plain_loop(name: str) -> float:
         return float(value())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mostly_slow(CASES, plain=list(CASES)[::5]))
 def test_serial_and_workers_train_it_to_the_same_bytes(name):
     settings: dict[str, Any] = {"num_clients": 2, "rounds": 1, "batch_size": 4}
     one, two = (simulated(name, engine=engine, **settings) for engine in ("serial", "workers"))
