@@ -124,7 +124,7 @@ def test_the_line_of_a_command_in_the_help_is_the_first_of_its_own(name):
 
 
 def test_every_file_of_a_command_is_a_command():
-    shared = {"__init__", "arguments", "console", "options", "progress"}
+    shared = {"__init__", "arguments", "console", "federation_server", "options", "progress"}
     assert {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - shared == set(COMMANDS)
 
 
