@@ -43,6 +43,7 @@ METHODS: dict[str, AnyAlgorithm] = {
     **{name: algorithm() for name, algorithm in ALGORITHMS.items()},
     "fast_fedadmm, rho 0.5": FastFedADMM(rho=0.5, look_ahead=0.5, average=0.0),
     "averaged, feddyn": Averaged(inner=FedDyn()),
+    "averaged, fast_fedadmm": Averaged(inner=FastFedADMM()),
     "look_ahead, feddyn": LookAhead(look_ahead=0.5, inner=FedDyn()),
     "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),
     "fedadmm, participation, global": FedADMM(rho=0.5, eta="participation", newcomer="initial", start="global"),

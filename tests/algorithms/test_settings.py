@@ -107,6 +107,7 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: FedAdam(inner=FedDyn()), "FedDyn's server does more than add its clients' mean step"),
         (lambda: FedAvgM(inner=FedADMM()), "use FedAvgM with FedAvg, FedProx or another that uploads a step"),
         (lambda: FedYogi(inner=FedAvgM()), "FedAvgM's server does more"),
+        (lambda: LookAhead(inner=LookAhead()), "LookAhead around LookAhead would remember the same things twice"),
         (lambda: LookAhead(inner=Scaffold()), "Scaffold needs clients that start at theta"),
         (lambda: LookAhead(inner=FedSGD()), "FedSGD needs clients that start at theta"),
         (lambda: RandomisedServer(awake=0.0), "awake=0.0 is out of range; use a probability above 0 and up to 1"),

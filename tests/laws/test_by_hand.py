@@ -122,7 +122,7 @@ BY_HAND = {
     # FedAvg's theta is 3/2; the average of 0 and 3/2 with the weights 1/3 and 2/3 is 1.
     "Averaged": Hand(
         Averaged(decay=0.5),
-        **STEPS | {"server": Averaged().init_server(v(1.0))._replace(average=v(0.0))},
+        **STEPS | {"server": Averaged().init_server(v(1.0))._replace(running_mean=v(0.0))},
         server_after=(1.5, 1.0),
         round=2,
     ),

@@ -55,7 +55,7 @@ FAMILY = {
     # (3/2 - 3) + 2 (3/2 - 1) = -1/2, so w = 7/4; client 1's is 3 (3/2) + 2 (1/2) = 11/2, so w = -5/4. theta = 1 - 3/4.
     "LookAhead": Hand(
         LookAhead(look_ahead=0.5, inner=FedProx(rho=2.0)),
-        **NO_STATE | {"server": LookAhead().init_server(v(1.0))._replace(previous=v(0.0))},
+        **NO_STATE | {"server": LookAhead().init_server(v(1.0))._replace(theta_before=v(0.0))},
         uploads=((0.75,), (-2.25,)),
         server_after=(0.25, 1.0),
         num_steps=1,

@@ -1,7 +1,7 @@
 """Any algorithm, judged at a running mean of its server's models (Polyak and Ruppert, 1992).
 
-average  the running mean of the models of all rounds so far; the weights of the rounds fall by `decay`, and sum to 1
-Training is the inner algorithm's and does not change: only what is evaluated, exported and reported is the average.
+running_mean  of the models of all rounds so far; the weights of the rounds fall by `decay`, and sum to 1
+Training is the inner algorithm's and does not change: what is evaluated, exported and reported is the running mean.
 """
 
 from typing import Any
@@ -21,17 +21,19 @@ class Averaged(Wrapper):
     decay: Decay = 0.7
     inner: AnyAlgorithm = PLAIN
 
-    memory = ("average",)
+    memory = ("running_mean",)
 
     def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
         return (theta,)
 
     def server_update(self, server: Any, mean: Any, turnout: Turnout) -> Any:
         after = self.inner.server_update(self.inner_server(server), mean, turnout)
-        return type(server)(*after, updated_average(server.average, self.inner.model(after), self.decay, turnout.round))
+        return type(server)(
+            *after, updated_average(server.running_mean, self.inner.model(after), self.decay, turnout.round)
+        )
 
     def model(self, server: Any) -> Vector:
-        return server.average
+        return server.running_mean
 
 
 def updated_average(average: Vector, newest: Vector, decay: float, round: int) -> Vector:

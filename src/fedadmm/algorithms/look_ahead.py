@@ -1,7 +1,7 @@
 """A look-ahead around another algorithm: clients start ahead of theta, and are held to theta itself (Nesterov, 1983).
 
 theta     the server's model, and the centre of the inner algorithm's local problem
-momentum  look_ahead (theta - previous): what a client adds to the point from which it starts
+momentum  look_ahead (theta - theta before): what a client adds to the point from which it starts
 
 FedACG broadcasts one point, which is both start and centre; here the two differ, at the price of one more vector down.
 Without a centre there is no difference: around FedAvg it is FedACG without its proximal term.
@@ -28,7 +28,7 @@ class LookAhead(Wrapper):
     look_ahead: Decay = 0.85
     inner: AnyAlgorithm = PLAIN
 
-    memory = ("previous",)
+    memory = ("theta_before",)
 
     def check_inner(self) -> None:
         """Refuse an inner algorithm that solves nothing, or that reads a gradient off a step which began at theta."""
@@ -44,7 +44,7 @@ class LookAhead(Wrapper):
 
     def download(self, server: Any) -> Any:
         inner = super().download(server)
-        return _download_kind(inner._fields)(*inner, self.look_ahead * (server.theta - server.previous))
+        return _download_kind(inner._fields)(*inner, self.look_ahead * (server.theta - server.theta_before))
 
     def client_update(self, server: Any, client: Any, problem: LocalProblem) -> tuple[Any, Any]:
         *own, momentum = server

@@ -33,6 +33,9 @@ class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_inner()
+        if isinstance(self.inner, Wrapper) and set(self.memory) & set(self.inner.memory):
+            ours, theirs = type(self).__name__, type(self.inner).__name__
+            raise InputError(f"{ours} around {theirs} would remember the same things twice; use {ours} once")
 
     def check_inner(self) -> None:
         """Refuse an inner algorithm that is none, or that it cannot be around."""
