@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from browser import driver  # noqa: F401 - a fixture of several rooms
+from fedadmm.core.engine import num_cores
 from fedadmm.data.files import DataFile, present
 
 hypothesis.settings.register_profile("same_examples", deadline=None, derandomize=True, max_examples=40)
@@ -16,8 +17,13 @@ hypothesis.settings.load_profile("same_examples")
 torch.set_num_threads(1)
 
 # What has tests that take half a minute: these are begun first, so that no process is left with one at the end.
-_LONGEST = ("test_readme.py", "test_sinks.py", "test_notebook.py", "test_workers.py", "test_check.py")
+_LONGEST = ("test_site.py", "test_readme.py", "test_sinks.py", "test_notebook.py", "test_workers.py", "test_check.py")
 _BESIDE_THE_REPOSITORY = Path(__file__).parents[2] / "shared" / "data"
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use all cores for a plain `pytest`, and this process alone where tests are named: two more would start first."""
+    return 0 if any(not part.startswith("-") for part in config.invocation_params.args) else num_cores()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

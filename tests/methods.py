@@ -44,7 +44,7 @@ METHODS: dict[str, AnyAlgorithm] = {
     "fast_fedadmm, rho 0.5": FastFedADMM(rho=0.5, look_ahead=0.5, average=0.0),
     "averaged, feddyn": Averaged(inner=FedDyn()),
     "averaged, fast_fedadmm": Averaged(inner=FastFedADMM()),
-    "look_ahead, feddyn": LookAhead(look_ahead=0.5, inner=FedDyn()),
+    "look_ahead, fedprox": LookAhead(look_ahead=0.5, inner=FedProx(rho=0.5)),
     "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),
     "fedadmm, participation, global": FedADMM(rho=0.5, eta="participation", newcomer="initial", start="global"),
     "fedadmm, seen": FedADMM(rho=0.5, eta="seen"),
