@@ -20,7 +20,7 @@ class ModelSettings(Settings):
         targets) that returns their mean loss.
     l2 = 1e-3: a term l2/2 |w|^2 of every client's objective; unlike local.weight_decay, every gradient has it.
     metrics = {f1 = "own:f1"}: metrics beside the loss and the accuracy, each a function of (outputs, targets) that
-        returns a mean over examples. A run can be judged by one: see `metric`.
+        returns a number, given those of all test examples. A run can be judged by one: see `metric`.
     personal = ["head.*"]: parameters and buffers that each client keeps for itself, by patterns of their names, such as
         ["head.*"] for a personal head (FedPer; FedRep with local.personal_epochs) or ["*.bn*"] for batch normalisation
         (FedBN). They are part of the client's state, are never sent, and have no dual. Loss and metrics are then means
