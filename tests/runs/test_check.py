@@ -293,4 +293,4 @@ def test_of_several_folders_each_has_a_line_and_one_that_is_damaged_makes_the_ex
     assert code == 2
     assert said.startswith(f"{lines[0]} {tmp_path}/runs/c: rounds.jsonl is not that of the store; ")
     assert lines[2] in said
-    assert said.endswith("1 of 3 folders are damaged, or none of a run; they are named above")
+    assert "1 of 3 folders are damaged, or no run folders; restore those named above" in said

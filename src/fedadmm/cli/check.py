@@ -43,9 +43,8 @@ def check_command(
             say(f"{run}: {report.problems[0]}{more}")
             damaged.append(run)
     if damaged:
-        raise InputError(
-            f"{len(damaged)} of {len(folders)} folders are damaged, or none of a run; they are named above"
-        )
+        told = f"{len(damaged)} of {len(folders)} folders are damaged, or no run folders"
+        raise InputError(f"{told}; restore those named above from a copy, or remove them and run again")
 
 
 def _folders(runs: list[Path]) -> Iterator[Path]:
