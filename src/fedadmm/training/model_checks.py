@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -24,9 +24,11 @@ def check_model(
     metrics: Mapping[str, Metric],
     num_classes: int = 0,
     read: Read = as_it_is,
+    evaluated: Callable[[Mapping[str, Metric]], object] | None = None,
 ) -> Mapping[str, Metric]:
     """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs.
 
+    evaluated: scores the model as after a round, by a metric that two examples are too few for.
     Return the metrics, without our accuracy where it means nothing.
     """
     for name, parameter in model.module.named_parameters():
@@ -56,8 +58,11 @@ def check_model(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's, of a broadcast
-                number = torch.as_tensor(function(outputs, targets)).numel()
+                value = function(outputs, targets)
         except Exception as error:
+            if name != "loss" and evaluated is not None and not _takes_floats(function, outputs, targets):
+                evaluated({name: function})  # it may need more than two examples, as one of each class
+                continue
             remedy = "correct it, or the model's last layer"
             if _takes_floats(function, outputs, targets):
                 remedy = "it takes numbers, and targets are whole: give them as floats, targets.float()"
@@ -65,8 +70,7 @@ def check_model(
                 f"the {name} does not take (outputs, targets) of shapes {shapes(outputs)} and "
                 f"{shapes(targets)}: {_first_line(error)}; {remedy}"
             ) from error
-        if number != 1:
-            raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
+        _check_number(name, value)
         if _broadcasts(function, outputs, targets):
             raise InputError(
                 f"the {name} compares each output with the targets of all examples: outputs have shape "
@@ -76,6 +80,16 @@ def check_model(
     if test is not None:
         _tried(model, read(*_two_of(test, device=model.weights.device), 0, 0)[0], what="test inputs")
     return metrics
+
+
+def _check_number(name: str, value: object) -> None:
+    """Refuse what a loss or a metric returns if it is not one number."""
+    try:
+        count = torch.as_tensor(value).numel()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"the {name} returns {type(value).__name__}; return a number") from None
+    if count != 1:
+        raise InputError(f"the {name} returns {count} numbers; return the mean over the examples")
 
 
 def _needs_two(model: FlatModel, inputs: Tree) -> bool:
