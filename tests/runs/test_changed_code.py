@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import Dataset
 
 import fedadmm
 from commands import fedadmm as command
@@ -69,9 +70,10 @@ def test_a_run_does_not_go_on_with_other_code_unless_that_is_accepted(place: Pat
     change(place / "helpers.py", "1.0", "2.0")
     refused = run("--rounds", 3)
     assert refused.returncode == 2
+    where = folder.relative_to(place)
     assert refused.stderr == (
-        f"fedadmm: the rounds in {folder.relative_to(place)} were made with other code: helpers:scaled changed since; "
-        "put it back, give another --out, or go on with rounds of both by --accept-code\n"
+        f"fedadmm: the rounds in {where} were made with other code or data: helpers:scaled changed since; put it back, "
+        "give another --out, or go on with rounds of both by --accept-code\n"
     )
     assert len((folder / "rounds.jsonl").read_text().splitlines()) == 2
     # What is finished is not shown as if the new code had made it.
@@ -185,9 +187,51 @@ def test_an_object_from_python_with_other_settings_does_not_go_on_with_a_run(
 
     play(one)
     assert play(one, rounds=2).rounds_before == 1
-    with pytest.raises(InputError, match=rf"were made with other code: {key}(\.mine)? changed since"):
+    with pytest.raises(InputError, match=rf"were made with other code or data: {key}(\.mine)? changed since"):
         play(two, rounds=3)
     assert play(two, rounds=3, accept_code=True).rounds_before == 2
+
+
+def test_a_file_that_the_user_s_data_is_read_from_counts_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "read_data.py").write_text(
+        "import numpy\n\ndef data():\n    values = numpy.loadtxt('values.csv')\n"
+        "    return (values[:, None], (values > 0).astype(int)), None\n"
+    )
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(str(place))
+    changes = {"data.name": "read_data:data", "model.name": "softmax_regression", "model.metrics": {}}
+    plan = fedadmm.load_experiment("mine.toml", changes={**changes, "direction": None, "metric": "client_loss"})
+    (place / "values.csv").write_text("1\n-1\n2\n-2\n")
+    fedadmm.run(plan, progress=False)
+    assert fedadmm.run(plan, progress=False).rounds_before == 1
+    (place / "values.csv").write_text("1\n-1\n2\n-3\n")
+    with pytest.raises(InputError, match="with other code or data: the examples changed since; put it back"):
+        fedadmm.run(plan, progress=False)
+
+
+class Hidden(Dataset[Any]):
+    """Forty examples that are read one by one; one of them differs, and no public attribute tells it."""
+
+    def __init__(self, other: float) -> None:
+        self._other = other
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, int]:
+        return torch.full((4,), self._other if row == 1 else float(row)), row % 3
+
+
+def test_a_lazy_dataset_is_told_from_another_by_more_than_names_its_folder(tmp_path: Path) -> None:
+    def play(other: float) -> fedadmm.Result:
+        dataset = fedadmm.make_dataset(Hidden(other), lazy=True)
+        data = fedadmm.federate(dataset, num_clients=2, partition="iid", seed=0)
+        about: dict[str, Any] = {"engine": "serial", "participation": 1.0, "progress": False, "out": tmp_path}
+        return simulate(FedAvg(), model=MODEL, data=data, rounds=1, **about)
+
+    assert play(0.0).folder == play(0.0).folder
+    with pytest.raises(InputError, match="other code or data: the examples changed since"):
+        play(7.0)
 
 
 def test_a_run_without_code_of_the_user_s_remembers_none(tmp_path: Path) -> None:

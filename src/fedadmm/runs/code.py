@@ -9,6 +9,8 @@ from typing import Any
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, look_for_modules_in
+from fedadmm.data.federated import PartitionedData
+from fedadmm.data.fingerprint import digest_of_examples
 from fedadmm.own_code.definitions import definitions
 from fedadmm.own_code.values import made_of, values_of
 from fedadmm.runs.assembly import Federation
@@ -36,9 +38,13 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
     read = () if reader is None else (*reader.parts, reader.collate)
     used = {part for value in (*given.values(), federation.algorithm, *read) for part in made_of(value)}
     found = definitions([*used, *_named(experiment)])
-    if experiment.data.name.startswith("python:"):
-        # What a network draws is in the digest that names the folder; its settings are not.
+    is_given = experiment.data.name.startswith("python:")
+    if is_given:  # the digest that names the folder has initial weights and code, and no settings
         found |= {key: values_of(value) for key, value in given.items()}
+    # Examples from Python that are in memory name the folder.
+    is_lazy = reader is not None and reader.is_lazy
+    if ":" in experiment.data.name and (is_lazy or not is_given) and isinstance(options.data, PartitionedData):
+        found[EXAMPLES] = digest_of_examples(options.data)
     return found
 
 
@@ -72,20 +78,24 @@ def changes(before: Code, now: Code) -> list[str]:
     """Return what of the user's code is another now, with the versions of packages."""
     found = sorted(place for place in before.keys() | now.keys() if before.get(place) != now.get(place))
     return [
-        place if ":" in place or place.partition(".")[0] in VALUES else f"{place} ({before.get(place)} before)"
+        f"{place} ({before.get(place)} before)"
+        if ":" not in place and place != EXAMPLES and place.partition(".")[0] not in VALUES
+        else place
         for place in found
     ]
 
 
+EXAMPLES = "the examples"
 VALUES = ("model", "loss", "metrics", "participation", "compression")  # objects from Python, by their argument
 
 
 def has_changed(store: DiskStore, changed: list[str]) -> InputError:
     """Return the refusal of code that has changed."""
     more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    told = f"the rounds in {store.folder.parent} were made with other code or data"
     return InputError(
-        f"the rounds in {store.folder.parent} were made with other code: {', '.join(changed[:SHOWN])}{more} changed "
-        "since; put it back, give another --out, or go on with rounds of both by --accept-code"
+        f"{told}: {', '.join(changed[:SHOWN])}{more} changed since; put it back, give another --out, or go on with "
+        "rounds of both by --accept-code"
     )
 
 
