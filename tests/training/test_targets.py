@@ -148,6 +148,49 @@ def test_a_users_metric_is_given_all_test_examples_at_once(monkeypatch):
         run.close()
 
 
+class Returned(dict[str, torch.Tensor]):
+    """A dict whose parts are attributes, too, as transformers return it."""
+
+    def __init__(self, **parts: torch.Tensor) -> None:
+        super().__init__(**parts)
+        vars(self).update(parts)
+
+
+class Several(nn.Linear):
+    def __init__(self, kind: Any) -> None:
+        super().__init__(3, 2)
+        self.kind = kind
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        return self.kind(super().forward(inputs), inputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scores"),
+    [(lambda *parts: parts, lambda outputs: outputs[0]), (lambda a, b: Returned(a=a, b=b), lambda outputs: outputs.a)],
+    ids=["a tuple", "a dict with attributes"],
+)
+def test_a_model_may_return_several_tensors_that_loss_and_metrics_know(kind, scores, monkeypatch):
+    monkeypatch.setattr(evaluation, "BATCH", 4)  # outputs of several batches are joined
+    pair = (numbers(11, 3), torch.arange(11) % 2)
+
+    def loss(outputs, targets):
+        return functional.cross_entropy(scores(outputs), targets)
+
+    def right(outputs, targets):
+        return (scores(outputs).argmax(dim=1) == targets).double().mean()
+
+    model = Several(kind)
+    run = simulation(model, pair, test=pair, loss=loss, metrics={"right": right})
+    run.advance()
+    plain = nn.Linear(3, 2)
+    plain.load_state_dict(model.state_dict())
+    same = simulation(plain, pair, test=pair)
+    same.advance()
+    assert torch.equal(run.theta, same.theta)
+    assert run.evaluate() == {"loss": same.evaluate()["loss"], "right": same.evaluate()["accuracy"]}
+
+
 def needs_both(outputs: torch.Tensor, targets: torch.Tensor) -> float:
     if targets.unique().numel() < 2:
         raise ValueError("only one class is there")
