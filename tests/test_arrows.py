@@ -14,7 +14,7 @@ PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
 # What a room may import of ours, besides itself.
 PLANS = {"core", "algorithms", "data", "uploads", "secure", "training", "network", "engine"}
-RUNS = PLANS | {"state", "config"}
+RUNS = PLANS | {"state", "config", "own_code"}
 ARROWS = {
     "core": set(),
     "algorithms": {"core"},
@@ -22,6 +22,7 @@ ARROWS = {
     "state": {"core"},
     "uploads": {"core", "secure"},
     "secure": {"core"},
+    "own_code": set(),
     "training": {"core", "data"},
     "engine": {"core", "data", "training", "state"},
     "network": {"core", "data", "training", "engine"},

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, PartitionedData, federate, load, make_dataset, simulate
 from worlds import some_data
@@ -32,6 +33,27 @@ class FailsInEvaluation(nn.Linear):
         return super().forward(inputs)
 
 
+class Complex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4, 3, dtype=torch.cfloat))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return (inputs.to(torch.cfloat) @ self.weight).abs()
+
+
+class Data:
+    """No tensor, and no tuple or dict of such."""
+
+
+class Wrapped(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        return Data()
+
+
 class LateClient(FedAvg):
     def client_update(self, server: Any, client: Any, problem: Any) -> Any:
         if problem.round == 2 and problem.num_examples > 2:
@@ -54,7 +76,7 @@ def failing(*_: Any, **__: Any) -> Any:
 
 
 def failing_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return failing() if outputs.requires_grad else nn.functional.cross_entropy(outputs, targets)
+    return failing() if len(targets) == 6 else nn.functional.cross_entropy(outputs, targets)
 
 
 def failing_metric(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -90,6 +112,16 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"loss": failing}, "the loss does not take .outputs, targets. of shapes .*: mine; correct it"),
     ({"loss": failing_loss}, rf"the loss, given outputs \(6, 3\) and targets \(6,\) of client 0, fails; .*{LINE}"),
     ({"metrics": {"mine": failing_metric}}, rf"the mine, given \(20, 3\) and \(20,\) in evaluation, fails; .*{LINE}"),
+    ({"loss": lambda z, y: float(z.mean())}, "the loss returns float; return a tensor with its gradient"),
+    ({"loss": lambda z, y: (z.argmax(1) == y).float().mean()}, "the loss has no gradient: .* leave out detach, argmax"),
+    ({"loss": lambda z, y: torch.fft.fft(z).mean()}, "the loss returns a complex number; return a real one"),
+    ({"loss": lambda z, y: nn.functional.cross_entropy(z, y, reduction="sum")}, "twice as large; return the mean over"),
+    ({"loss": lambda z, y: nn.functional.cross_entropy(z, y.sub_(1) + 1)}, "the loss changes the targets"),
+    ({"metrics": {"mine": lambda z, y: z.zero_().sum()}}, r"the mine changes the outputs .*; let it work on a copy"),
+    ({"metrics": {"distance": failing}}, "metrics has 'distance', which a record has for something else; give it an"),
+    ({"metrics": {"loss_client_mean": failing}}, "metrics has 'loss_client_mean', which a record has for something"),
+    ({"model": Complex()}, "has parameters of .*complex64.; keep real ones and make complex numbers"),
+    ({"model": Wrapped()}, r"the model returns Data for inputs of shape \(2, 4\); return a tensor, or a tuple or dict"),
     (
         {"participation": failing},
         rf"participation test_own_functions:failing, called with .* in round 1, fails; .*{LINE}",
@@ -176,7 +208,8 @@ def test_a_mistake_in_dealing_is_a_sentence(arguments: dict[str, Any], sentence:
         ((torch.zeros(3, 2), torch.zeros(2)), "3 inputs and 2 targets"),
         ((torch.zeros(0, 2), torch.zeros(0)), "data with 0 examples"),
         ((np.array(["a"]), torch.zeros(1)), "inputs of type an array of <U1"),
-        ((torch.zeros(2, 2), torch.tensor([-1, 0])), "a target is -1; number the classes from 0"),
+        ((torch.zeros(2, 2), torch.tensor([-1, 0])), "a target is -1; number the classes from 0.* or give numbers"),
+        (TensorDataset(torch.zeros(2, 2), torch.zeros(2), torch.zeros(2)), "item 0 of .* is a tuple of 3; .*collate"),
     ],
 )
 def test_data_that_is_none_is_a_sentence(train: Any, sentence: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 import fedadmm
 from fedadmm.core.errors import InputError
@@ -212,6 +212,16 @@ def test_a_last_batch_of_one_joins_the_one_before_for_batch_normalisation_and_th
     plain = run(dataset, nn.Linear(4, 2), local=local, participation=1.0)
     assert plain.history[0].joined == ()
     assert plain.history[0].steps == 4 * 2 * 3
+
+
+def test_a_dataset_that_can_only_be_gone_through_is_refused():
+    class Stream(IterableDataset[Any]):
+        def __iter__(self):
+            return iter(zip(INPUTS, TARGETS, strict=True))
+
+    for lazy in (True, False):
+        with pytest.raises(InputError, match=r"has no length; give a .*Dataset with __len__ and __getitem__"):
+            make_dataset(Stream(), lazy=lazy)
 
 
 def test_the_last_batch_is_dropped_if_that_is_asked_for(model):

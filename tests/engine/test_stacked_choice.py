@@ -69,7 +69,7 @@ def test_what_cannot_be_stacked_is_refused_with_a_remedy_before_anything_is_writ
 
 
 def test_a_loss_that_is_no_mean_is_refused() -> None:
-    with pytest.raises(InputError, match="not a mean over examples"):
+    with pytest.raises(InputError, match="twice the examples is twice as large; return the mean"):
         simulation(nn.Linear(4, 3), loss=lambda z, y: functional.cross_entropy(z, y, reduction="sum"))
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 from collections import Counter
@@ -276,3 +277,20 @@ def test_a_folder_in_use_is_not_read(sound: Path) -> None:
     with RunFolder(sound).lock():
         (problem,) = _problems(sound)
     assert "is in use by another process" in problem
+
+
+def test_of_several_folders_each_has_a_line_and_one_that_is_damaged_makes_the_exit_code_2(
+    sound: Path, tmp_path: Path
+) -> None:
+    for name in ("a", "tuning/b", "c"):
+        shutil.copytree(sound, tmp_path / "runs" / name)
+    (tmp_path / "runs" / "report.html").write_text("beside the runs")
+    well = _fedadmm("check", *sorted((tmp_path / "runs").iterdir()), log=tmp_path / "log")
+    lines = [f"{tmp_path}/runs/{name}: all is well (6 of 6 rounds)" for name in ("a", "c", "tuning/b")]
+    assert well == (0, " ".join(lines))
+    (tmp_path / "runs" / "c" / "rounds.jsonl").write_text("{}\n")
+    code, said = _fedadmm("check", *sorted((tmp_path / "runs").iterdir()), log=tmp_path / "log")
+    assert code == 2
+    assert said.startswith(f"{lines[0]} {tmp_path}/runs/c: rounds.jsonl is not that of the store; ")
+    assert lines[2] in said
+    assert "1 of 3 folders are damaged, or no run folders; restore those named above" in said

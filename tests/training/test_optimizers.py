@@ -36,6 +36,19 @@ class SignDescent(torch.optim.Optimizer):
         return loss
 
 
+class Scheduled(torch.optim.SGD):
+    """A user's own, which lowers its rate itself."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float) -> None:
+        super().__init__(parameters, lr=lr)
+        self.schedule = torch.optim.lr_scheduler.ExponentialLR(self, 0.8)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        loss = super().step(closure)
+        self.schedule.step()
+        return loss
+
+
 def none_at_all(parameters: object, lr: float) -> None:
     """Return what is not an optimizer."""
 
@@ -64,7 +77,7 @@ def _by_hand(make: Any, *, rounds: int, rho: float = 0.0, clip: float | None = N
             optimizer = make(module.parameters(), lr=RATE)
             inputs, targets = data.client(client)
             steps = EPOCHS * -(-len(targets) // BATCH)
-            schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(factor or (lambda k, n: 1.0), n=steps))
+            scheduled = [torch.optim.lr_scheduler.LambdaLR(optimizer, partial(factor, n=steps))] if factor else []
             for epoch in range(EPOCHS):
                 order = torch.from_numpy(stream(0, "batches", round, client, epoch).permutation(len(targets)))
                 for batch in order.split(BATCH):
@@ -77,7 +90,8 @@ def _by_hand(make: Any, *, rounds: int, rho: float = 0.0, clip: float | None = N
                     if rho:
                         (rho / 2 * (w - theta).square().sum()).backward()
                     optimizer.step()
-                    schedule.step()
+                    for schedule in scheduled:
+                        schedule.step()
             ends.append(nn.utils.parameters_to_vector(module.parameters()).detach())
         theta = torch.stack(ends).mean(dim=0)
     return theta
@@ -101,6 +115,7 @@ def _warm_and_cosine(k: int, n: int) -> float:
         ),
         (FedAvg(), {"optimizer": "adamw", "weight_decay": 0.3}, partial(torch.optim.AdamW, weight_decay=0.3), {}),
         (FedAvg(), {"optimizer": torch.optim.RMSprop}, torch.optim.RMSprop, {}),
+        (FedAvg(), {"optimizer": f"{HERE}:Scheduled"}, Scheduled, {}),
         (
             FedProx(rho=RHO),
             {"optimizer": f"{HERE}:SignDescent", "optimizer_options": {"scale": 2.0}},

@@ -148,6 +148,83 @@ def test_a_users_metric_is_given_all_test_examples_at_once(monkeypatch):
         run.close()
 
 
+class Returned(dict[str, torch.Tensor]):
+    """A dict whose parts are attributes, too, as transformers return it."""
+
+    def __init__(self, **parts: torch.Tensor) -> None:
+        super().__init__(**parts)
+        vars(self).update(parts)
+
+
+class Several(nn.Linear):
+    def __init__(self, kind: Any) -> None:
+        super().__init__(3, 2)
+        self.kind = kind
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        return self.kind(super().forward(inputs), inputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scores"),
+    [(lambda *parts: parts, lambda outputs: outputs[0]), (lambda a, b: Returned(a=a, b=b), lambda outputs: outputs.a)],
+    ids=["a tuple", "a dict with attributes"],
+)
+def test_a_model_may_return_several_tensors_that_loss_and_metrics_know(kind, scores, monkeypatch):
+    monkeypatch.setattr(evaluation, "BATCH", 4)  # outputs of several batches are joined
+    pair = (numbers(11, 3), torch.arange(11) % 2)
+
+    def loss(outputs, targets):
+        return functional.cross_entropy(scores(outputs), targets)
+
+    def right(outputs, targets):
+        return (scores(outputs).argmax(dim=1) == targets).double().mean()
+
+    model = Several(kind)
+    run = simulation(model, pair, test=pair, loss=loss, metrics={"right": right})
+    run.advance()
+    plain = nn.Linear(3, 2)
+    plain.load_state_dict(model.state_dict())
+    same = simulation(plain, pair, test=pair)
+    same.advance()
+    assert torch.equal(run.theta, same.theta)
+    assert run.evaluate() == {"loss": same.evaluate()["loss"], "right": same.evaluate()["accuracy"]}
+
+
+def needs_both(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+    if targets.unique().numel() < 2:
+        raise ValueError("only one class is there")
+    return float((outputs.argmax(dim=1) == targets).double().mean())
+
+
+@pytest.mark.parametrize("clients", [False, True], ids=["test examples", "a client's"])
+def test_a_metric_that_two_examples_are_too_few_for_is_tried_on_what_it_is_given_after_a_round(clients):
+    inputs, targets = numbers(12, 3), torch.arange(12) // 6  # the first two are of one class
+    about = {"metrics": {"auc": needs_both}}
+    for classes in (targets, torch.zeros_like(targets)):
+        train, test = (inputs, classes), None if clients else (inputs, classes)
+        if classes.any():
+            run = simulation(nn.Linear(3, 2), train, test=test, **about)
+            scores = run.evaluate_clients("auc").values if clients else [run.evaluate()["auc"]]
+            assert [*scores] == [needs_both(run.model()(inputs), targets)]
+            continue
+        sentence = r"the auc, given \(12, 2\) and \(12,\) in evaluation, fails; correct it, or return float\('nan'\) "
+        sentence += r"where it is not defined\n  ValueError: only one class is there \(.*test_targets.py, line \d+\)$"
+        with pytest.raises(InputError, match=sentence):
+            simulation(nn.Linear(3, 2), train, test=test, **about)
+
+
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [(None, "the mine returns NoneType; return a number"), ({"f1": 1.0}, "the mine returns dict; return a number"),
+     ("0.5", "the mine returns str; return a number"), (torch.ones(3), "the mine returns 3 numbers; return the mean")],
+)  # fmt: skip
+def test_a_metric_that_returns_no_number_is_refused(returned, sentence):
+    pair = (numbers(6, 3), torch.arange(6) % 2)
+    with pytest.raises(InputError, match=sentence):
+        simulation(nn.Linear(3, 2), pair, test=pair, metrics={"mine": lambda outputs, targets: returned})
+
+
 @pytest.mark.parametrize("partition", ["dirichlet", "shards", "imbalanced"])
 def test_numbers_are_dealt_by_quantiles_if_that_is_asked_for(partition):
     targets = np.random.default_rng(0).permutation(200) / 200

@@ -24,6 +24,7 @@ from fedadmm.report.runs import RunData
 from fedadmm.report.table import comparison_rows
 from fedadmm.runs.assembly import Federation, stored_types
 from fedadmm.runs.client_scores import ClientScores
+from fedadmm.runs.code import check_same_code, code_of
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
 from fedadmm.runs.records import Record, RunFolder
@@ -118,14 +119,20 @@ class Result:
         with self.opened() as simulation:
             return simulation.personal_model(client)
 
-    def continue_for(self, rounds: int, *, callbacks: Callbacks = (), progress: bool = True) -> "Result":
-        """Play more rounds and return the whole run; this result stays as it is, but a run folder grows."""
+    def continue_for(
+        self, rounds: int, *, callbacks: Callbacks = (), progress: bool = True, accept_code: bool = False
+    ) -> "Result":
+        """Play more rounds and return the whole run; this result stays as it is, but a run folder grows.
+
+        accept_code: go on in a run folder although your code has changed since; it then has rounds of both.
+        """
         check_rounds(rounds)
         if self.status == "diverged":
             raise InputError(f"the run diverged in round {len(self.history)}; begin anew with a lower learning rate")
         experiment = self.experiment.replace(rounds=len(self.history) + rounds, stop_at_target=False, patience=None)
         heard = [*listeners_of(callbacks), *bars(Goal.of(experiment), experiment.method, progress=progress)]
-        return played(experiment, self.federation, store=self.store, folder=self.folder, listeners=heard)
+        place: dict[str, Any] = {"store": self.store, "folder": self.folder, "accept_code": accept_code}
+        return played(experiment, self.federation, listeners=heard, **place)
 
     @contextmanager
     def opened(self) -> Iterator[Simulation]:
@@ -134,8 +141,11 @@ class Result:
             with closing(Simulation.of(self.federation(), self.store)) as simulation:
                 yield simulation
             return
-        with self._states() as store, closing(Simulation.of(self.federation(), store)) as simulation:
-            yield simulation
+        federation = self.federation()
+        with self._states() as store:
+            check_same_code(store, code_of(self.experiment, federation))
+            with closing(Simulation.of(federation, store)) as simulation:
+                yield simulation
 
     @contextmanager
     def _states(self) -> Iterator[DiskStore]:
@@ -200,11 +210,12 @@ def played(
     folder: Path | None = None,
     goal: Goal | None = None,
     listeners: Sequence[Listener] = (),
+    accept_code: bool = False,
 ) -> Result:
     """Play an experiment in a run folder, or from where a store in memory has ended, which stays as it is."""
     goal = goal or Goal.of(experiment)
     if folder is not None:
-        ended = run_in(RunFolder(folder), experiment, federation(), listeners=listeners)
+        ended = run_in(RunFolder(folder), experiment, federation(), listeners=listeners, accept_code=accept_code)
         kept = ended.store if isinstance(ended.store, MemoryStore) else None
         result = Result(experiment, ended.history, goal, federation, kept, folder, ended.rounds_before)
     else:

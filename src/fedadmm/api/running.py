@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Session:
     callbacks: Callbacks = ()
     progress: bool = True
     tell_refused: bool = True  # name each client whose update is refused
+    accept_code: bool = False  # go on with other code than a run began with
 
     def run(self, experiment: Experiment, *, values: str = "") -> Result:
         """Run an experiment; `values` tell it from others of its label."""
@@ -43,7 +44,7 @@ class Session:
         goal, label = Goal.of(experiment), f"{experiment.method} {values}".strip()
         seen = bars(goal, label, progress=self.progress, tell_refused=self.tell_refused)
         heard = [*sinks, *listeners_of(self.callbacks), *seen]
-        return played(experiment, federation, folder=folder, listeners=heard)
+        return played(experiment, federation, folder=folder, listeners=heard, accept_code=self.accept_code)
 
     def run_all(self, planned: Sequence[Planned]) -> list[Result]:
         """Run experiments: side by side, where that is faster and nobody listens in this process."""
@@ -100,14 +101,17 @@ def run(
     log_to: str | Sequence[str] = (),
     callbacks: Callbacks = (),
     progress: bool = True,
+    accept_code: bool = False,
 ) -> Result:
     """Run an experiment in a folder inside `out`, or go on with it where it stopped, as `fedadmm run` does.
 
     experiment: an Experiment, or the name of a preset or of a TOML file.
     log_to: other tools that take the rounds: "tensorboard", "wandb", "mlflow".
     callbacks: as in `simulate`.
+    accept_code: go on although your code has changed since the run began; it then has rounds of both.
     """
-    return session_of(out, data_dir, log_to, callbacks, progress).run(experiment_of(experiment))
+    session = replace(session_of(out, data_dir, log_to, callbacks, progress), accept_code=accept_code)
+    return session.run(experiment_of(experiment))
 
 
 @checked_call

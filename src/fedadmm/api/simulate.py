@@ -77,6 +77,7 @@ def simulate(
     label: str | None = None,
     state: StateSettings | dict[str, Any] | None = None,
     log_to: str | Sequence[str] = (),
+    accept_code: bool = False,
 ) -> Result:
     """Train a model over a federation's data and return the result.
 
@@ -96,6 +97,7 @@ def simulate(
         With evaluate_every, accuracy and loss are None in a round that was not evaluated.
     out: folder in which the run gets a folder of its own, called after `name`; the same call then goes on with it.
         log_to: other tools that take its rounds: "tensorboard", "wandb", "mlflow".
+        accept_code: go on with it although your code has changed since; it then has rounds of both.
     label: what a comparison calls the run, the algorithm's name if None.
     """
     given = locals()
@@ -114,7 +116,7 @@ def simulate(
     folder = None if out is None else Path(out) / experiment.folder_name
     sinks = [sink(experiment, folder) for sink in sinks_from(log_to)] if folder is not None else []
     heard = [*sinks, *listeners_of(callbacks), *bars(goal, experiment.method, progress=progress)]
-    return played(experiment, federation, folder=folder, goal=goal, listeners=heard)
+    return played(experiment, federation, folder=folder, goal=goal, listeners=heard, accept_code=accept_code)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,55 @@
-"""The command that verifies a run folder, or those of a deployed federation."""
+"""The command that verifies run folders, or those of a deployed federation."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from fedadmm.cli.console import say, show_facts
-from fedadmm.cli.options import DataDir, RunArgument
+from fedadmm.cli.options import DataDir
 from fedadmm.core.errors import InputError
+from fedadmm.report.runs import run_folders
 
 
-def check_command(run: RunArgument, data_dir: DataDir = None) -> None:
+def check_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/digits-fedadmm-0123456789.")
+    ],
+    data_dir: DataDir = None,
+) -> None:
     """Verify a run folder, every checksum of it, and print what it holds; exit code 2 if it is damaged.
 
+    Of several, a line each, and exit code 2 if one is damaged.
     Also the folders of a deployed federation, its server's and its clients', while it runs: STATE-DIR, or one in it.
-    Example: fedadmm check runs/digits-fedadmm-0123456789
+    Example: fedadmm check runs/*
     """
     from fedadmm.flower.folders import check_folders, stores_below  # imports torch
     from fedadmm.runs.check import check_run
 
-    report = check_folders(run) if stores_below(run) else check_run(run, data_dir=data_dir)
-    show_facts(report.facts)
-    if report.problems:
-        raise InputError("\n".join(report.problems))
-    say("All is well.")
+    folders = [*_folders(runs)]
+    damaged = []
+    for run in folders:
+        report = check_folders(run) if stores_below(run) else check_run(run, data_dir=data_dir)
+        if len(runs) == 1:
+            show_facts(report.facts)
+        if not report.problems:
+            rounds = f" ({report.facts['rounds']} rounds)" if "rounds" in report.facts else ""
+            say("All is well." if len(runs) == 1 else f"{run}: all is well{rounds}")
+        elif len(runs) == 1:
+            raise InputError("\n".join(report.problems))
+        else:
+            more = f", and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
+            say(f"{run}: {report.problems[0]}{more}")
+            damaged.append(run)
+    if damaged:
+        told = f"{len(damaged)} of {len(folders)} folders are damaged, or no run folders"
+        raise InputError(f"{told}; restore those named above from a copy, or remove them and run again")
+
+
+def _folders(runs: list[Path]) -> Iterator[Path]:
+    """Yield the folders that are meant: runs/* has pages and tables too, and folders of run folders such as tuning."""
+    for run in runs:
+        below = [*run_folders(run)] if len(runs) > 1 and run.is_dir() else []
+        if below or len(runs) == 1 or not run.is_file():
+            yield from below or [run]

@@ -33,6 +33,7 @@ class Session:
     data_dir: Path | None
     log_to: str = ""
     tell_refused: bool = True  # name each client whose update is refused
+    accept_code: bool = False  # go on with other code than a run began with
     interruption: Interruption = field(default_factory=Interruption)
 
     def run(self, experiment: Experiment, *, listeners: Sequence[Listener] = (), values: str = "") -> Result:
@@ -45,7 +46,13 @@ class Session:
         heard = [bar, *listeners, self.interruption]
         with self.interruption.watched(), _log_shown(), catch_warnings(action="ignore", category=DivergedWarning):
             return run(
-                experiment, out=self.out, data_dir=self.data_dir, log_to=self.log_to, callbacks=heard, progress=False
+                experiment,
+                out=self.out,
+                data_dir=self.data_dir,
+                log_to=self.log_to,
+                callbacks=heard,
+                progress=False,
+                accept_code=self.accept_code,
             )
 
     def run_all(self, planned: Sequence[Planned]) -> Sequence[Result]:

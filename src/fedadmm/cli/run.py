@@ -21,12 +21,16 @@ def run_command(
     out: Out = Path("runs"),
     data_dir: DataDir = None,
     log_to: LogTo = "",
+    accept_code: Annotated[
+        bool,
+        typer.Option("--accept-code", help="Go on although your code has changed since; the run has rounds of both."),
+    ] = False,
 ) -> None:
     """Run an experiment, or go on with it where it stopped.
 
     Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
     """
     experiment = experiment_of(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
-    ended = Session(out, data_dir, log_to).run(experiment)
+    ended = Session(out, data_dir, log_to, accept_code=accept_code).run(experiment)
     say(how_it_ended(ended))
     raise typer.Exit(EXIT_CODES[ended.status])

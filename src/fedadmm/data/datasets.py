@@ -143,8 +143,8 @@ def _num_classes(targets: Sequence[Tensor]) -> int:
     counting = torch.cat([values[values != IGNORED] for values in known])
     if len(counting) and int(counting.min()) < 0:
         raise InputError(
-            f"a target is {int(counting.min())}; number the classes from 0, and give {IGNORED} to one that is to "
-            "be ignored"
+            f"a target is {int(counting.min())}; number the classes from 0, and give {IGNORED} to one that is to be "
+            "ignored, or give numbers that are no classes as floats"
         )
     return int(counting.max()) + 1 if len(counting) else 0
 

@@ -71,7 +71,9 @@ def materialised(dataset: TorchDataset[Any]) -> tuple[Tree, Tree]:
     inputs, targets = [], []
     for index, item in enumerate(items):
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise InputError(f"item {index} of {name} is of type {type(item).__name__}; return (input, target)")
+            kind = type(item).__name__
+            told = f"a {kind} of {len(item)}" if isinstance(item, tuple | list) else f"of type {kind}"
+            raise InputError(f"item {index} of {name} is {told}; return (input, target), or give a collate that does")
         inputs.append(mapped(partial(_item_tensor, what=f"the input of item {index} of {name}"), item[0]))
         targets.append(mapped(partial(_item_tensor, what=f"the target of item {index} of {name}"), item[1]))
     return (
@@ -119,11 +121,20 @@ def mapped(function: Callable[..., Any], *trees: Tree) -> Tree:
     """Return what a function makes of the tensors of a tree, in their places; of several trees, those side by side."""
     first = trees[0]
     if isinstance(first, Mapping):
-        return {key: mapped(function, *(tree[key] for tree in trees)) for key in first}
+        found = {key: mapped(function, *(tree[key] for tree in trees)) for key in first}
+        return found if type(first) is dict or not isinstance(first, dict) else _of_kind(type(first), found)
     if isinstance(first, tuple | list):
         parts = [mapped(function, *some) for some in zip(*trees, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     return function(*trees)
+
+
+def _of_kind(kind: type[dict[Any, Any]], table: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a table as what a user's model returned, whose parts may be attributes, too."""
+    try:
+        return kind(**table)
+    except TypeError:
+        return table
 
 
 def leaves(tree: Tree) -> list[Any]:

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
+from fedadmm.data.federated import PartitionedData
 from fedadmm.data.reading import Reader, Table
 
-SAMPLED = 8  # examples from all over a dataset that are read
+SAMPLED = 8  # examples from all over a dataset that are read for the name of a run folder
+REMEMBERED = 64  # examples of each part that a run folder remembers a digest of, where not all are in memory
+LARGE = 2**30  # bytes of examples in memory, above which some of them stand for all
 PLAIN = str | bytes | int | float | complex | PurePath | None
 
 
@@ -26,21 +29,52 @@ def digest_of_lazy(reader: Reader) -> bytes:
     parts = (reader.collate, *(part for part in reader.parts if not isinstance(part, Table)))
     before = set(_pieces(parts))
     found = hashlib.blake2b()
-    for tensor in tree_leaves(_samples(reader)):
+    for tensor in tree_leaves(_samples(reader, SAMPLED)):
         if isinstance(tensor, Tensor):
-            found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+            found.update(_bytes(tensor))
     for piece in sorted(before & set(_pieces(parts))):
         found.update(piece)
     return found.digest()
 
 
-def _samples(reader: Reader) -> list[Any]:
-    """Return examples from all over what is not in memory."""
+def digest_of_examples(data: PartitionedData) -> str:
+    """Return a digest over the examples of a federation: all of them, or some from all over what is too large."""
+    reader, found = data.reader, hashlib.blake2b(digest_size=8)
+    parts = [data, *(part for part in (data.held_out, data.test) if part is not None)]
+    trees: list[Any] = [_spread((part.inputs, part.targets)) for part in parts]
+    if reader is not None:
+        trees += [_spread(tuple(vars(part).values())) for part in reader.parts if isinstance(part, Table)]
+        trees += _samples(reader, REMEMBERED)
+    for tensor in tree_leaves([*trees, torch.from_numpy(data.offsets)]):
+        if isinstance(tensor, Tensor):
+            found.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            found.update(_bytes(tensor))
+    return found.hexdigest()
+
+
+def _spread(tree: Any) -> Any:
+    """Return rows from all over tensors that are large, and others as they are."""
+
+    def some(part: Any) -> Any:
+        if not isinstance(part, Tensor) or part.nbytes <= LARGE:
+            return part
+        return part[torch.linspace(0, len(part) - 1, 16 * REMEMBERED).long()]
+
+    return tree_map(some, tree)
+
+
+def _bytes(tensor: Tensor) -> Any:
+    return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _samples(reader: Reader, count: int) -> list[Any]:
+    """Return examples from all over what is not in memory, a few at a time."""
     starts = (0, len(reader.parts[0]))
     return [
-        reader.read(start + torch.linspace(0, len(part) - 1, SAMPLED).long().unique(), seed=0)
+        reader.read(rows, seed=0)
         for start, part in zip(starts, reader.parts, strict=False)
         if not isinstance(part, Table)
+        for rows in (start + torch.linspace(0, len(part) - 1, count).long().unique()).split(SAMPLED)
     ]
 
 

@@ -129,7 +129,8 @@ def rows_of(parts: Sequence[Any], *, collate: Collate | None, targets: Any) -> t
     tables = tuple(Table(*part) if isinstance(part, Examples) else part for part in parts)
     for part in tables:
         if not hasattr(part, "__len__") or len(part) == 0:
-            raise InputError(f"{type(part).__name__} is empty or has no length; give at least one example")
+            remedy = "at least one example" if hasattr(part, "__len__") else "a Dataset with __len__ and __getitem__"
+            raise InputError(f"{type(part).__name__} is empty or has no length; give {remedy}")
     starts = (0, len(tables[0]))
     given = (targets, None)
     rows = [

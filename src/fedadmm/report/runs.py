@@ -193,7 +193,7 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
         if not path.exists():
             raise InputError(f"there is no folder {path}; give run folders, or a folder of them such as runs")
     runs, left_out = [], []
-    for folder in dict.fromkeys(folder for path in paths for folder in _run_folders(path)):
+    for folder in dict.fromkeys(folder for path in paths for folder in run_folders(path)):
         run = _run_or_reason(folder)
         if isinstance(run, str):
             left_out.append(run)
@@ -274,7 +274,7 @@ def _setting(run: RunData) -> dict[str, Any]:
     return dotted({"data": data, "target": run.target, "metric": run.metric.name})
 
 
-def _run_folders(path: Path) -> Iterator[Path]:
+def run_folders(path: Path) -> Iterator[Path]:
     """Yield the run folders at or below a path: also half-written and empty ones, which are to be named."""
     if not path.is_dir():
         return
@@ -284,4 +284,4 @@ def _run_folders(path: Path) -> Iterator[Path]:
         return
     for child in children:
         if child.name != TUNING:
-            yield from _run_folders(child)
+            yield from run_folders(child)

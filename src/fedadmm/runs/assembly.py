@@ -1,6 +1,6 @@
 """The parts of a run, made from an experiment or from Python objects, and checked before anything is started."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -20,7 +20,7 @@ from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import StateTypes, state_types
 from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.core.mean import num_bytes
-from fedadmm.core.metrics import ACCURACY
+from fedadmm.core.metrics import ACCURACY, EPSILON, METRICS, of_clients
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, Participation, participation_from
 from fedadmm.core.round import ServerCheckpoint
@@ -96,7 +96,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
                 f"devices has {key!r} with {values.size} values; give a number for each of {data.num_clients} clients"
             )
     devices = Devices(data.num_clients, {"num_examples": data.num_examples, **facts})
-    _check_names(options.metrics or ())
+    _check_names(options)
     check_rules(algorithm, options, participation=participation, devices=devices)
     weights = ClientWeights(options.weighting, data)
     with one_thread():
@@ -145,10 +145,14 @@ def _private(options: Options, participation: Participation, forms: Forms) -> Pr
     return private_sums(options.privacy, seed=options.seed, **about)
 
 
-def _check_names(metrics: Iterable[str]) -> None:
+def _check_names(options: Options) -> None:
     """Refuse a metric of the user's under a name that a record has for something else; the accuracy may be theirs."""
+    taken = {*Record.__dataclass_fields__, *METRICS, EPSILON.name} - {ACCURACY.name}
+    taken |= set() if options.privacy is None else {"clip", "within_clip"}
+    metrics = options.metrics or {}
+    taken |= {*of_clients(["loss", ACCURACY.name, *metrics])}
     for name in metrics:
-        if name in Record.__dataclass_fields__.keys() - {ACCURACY.name}:
+        if name in taken:
             raise InputError(f"metrics has {name!r}, which a record has for something else; give it another name")
 
 

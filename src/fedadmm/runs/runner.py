@@ -18,6 +18,7 @@ from fedadmm.engine.choice import settings_for
 from fedadmm.network.devices import digests_of
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
+from fedadmm.runs.code import check_code, code_of
 from fedadmm.runs.export import write_model
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
@@ -48,15 +49,25 @@ def run(experiment: Experiment, *, out: Path, data_dir: Path | None = None, list
 
 
 def run_in(
-    folder: RunFolder, experiment: Experiment, federation: Federation, *, listeners: Sequence[Listener] = ()
+    folder: RunFolder,
+    experiment: Experiment,
+    federation: Federation,
+    *,
+    listeners: Sequence[Listener] = (),
+    accept_code: bool = False,
 ) -> Run:
-    """Run an experiment whose federation has been assembled, in this folder."""
+    """Run an experiment whose federation has been assembled, in this folder.
+
+    accept_code: go on although the user's code has changed since.
+    """
     goal, fresh = Goal.of(experiment), not folder.path.exists()
     simulation: Simulation | None = None
     with ExitStack() as held:
         held.enter_context(folder.lock())
         try:
             store = _opened(experiment, folder, federation, held)
+            if isinstance(store, DiskStore):
+                check_code(store, code_of(experiment, federation), accept=accept_code)
             simulation = Simulation.of(federation, store)
             held.callback(simulation.close)
             rounds_before = len(simulation.history)

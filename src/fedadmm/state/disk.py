@@ -48,7 +48,7 @@ class DiskStore:
         `advice` and `remedy`, None accepts any. Nothing else may write to the folder meanwhile, but worker processes
         with `file`.
         """
-        self._folder, self.float_type = folder, float_type
+        self.folder, self.float_type = folder, float_type
         self._server_type, client_type = types
         if not folder.exists() and (readonly or initial is None or identity is None):
             raise InputError(f"there is no state in {folder}; run the experiment first")
@@ -83,7 +83,7 @@ class DiskStore:
 
     def damaged_states(self) -> Iterator[str]:
         """Yield what is wrong with states, which a run may not need for long; a large store is not read for it."""
-        if len(self) <= FEW and (self._folder / "data.mdb").stat().st_size <= SMALL:
+        if len(self) <= FEW and (self.folder / "data.mdb").stat().st_size <= SMALL:
             for client in self:
                 try:
                     self.get(client)
@@ -160,7 +160,7 @@ class DiskStore:
         with self.file.writing() as tables:
             fields = decode(tables.get("meta", OLDER + NUMBER.pack(round)))
             if fields[1] != digest:
-                raise damage("the index of clients", self._folder, f"it does not lead back to round {round}")
+                raise damage("the index of clients", self.folder, f"it does not lead back to round {round}")
             for client, then in states.items():
                 tables.delete("states", PAIR.pack(client, self._rounds[client]))
                 tables.delete("index", NUMBER.pack(client))
@@ -243,7 +243,7 @@ class DiskStore:
                 try:
                     client, rounds[client] = PAIR.unpack(unseal(key, value))
                 except DamagedError:
-                    raise damage(f"the index entry of client {_owner(key, value)}", self._folder) from None
+                    raise damage(f"the index entry of client {_owner(key, value)}", self.folder) from None
         return rounds
 
     def _check(self, state_keys: Iterable[bytes]) -> None:
@@ -251,15 +251,15 @@ class DiskStore:
         written = set(state_keys)
         for client, round in self._rounds.items():
             if PAIR.pack(client, round) not in written:
-                raise damage(f"the state of client {client}", self._folder, "it is missing")
+                raise damage(f"the state of client {client}", self.folder, "it is missing")
         with self.file.reading("the server's checkpoint") as tables:
             fields = _checkpoint_fields(tables)
             rounds = tables.keys("records")
         number, digest = (fields[0], fields[1]) if fields else (0, 0)
         if self._digest != digest:
-            raise damage("the index of clients", self._folder, f"it is not that of round {number}")
+            raise damage("the index of clients", self.folder, f"it is not that of round {number}")
         if rounds != [NUMBER.pack(round) for round in range(1, number + 1)]:
-            raise damage("the list of rounds", self._folder, f"it is not that of rounds 1 to {number}")
+            raise damage("the list of rounds", self.folder, f"it is not that of rounds 1 to {number}")
 
     def _delete_states(self, pairs: Sequence[tuple[int, int]]) -> None:
         if pairs:

@@ -126,7 +126,8 @@ def score(model: FlatModel, parts: Iterable[tuple[Any, Any]], *, loss: Loss, met
 
 
 def _number(name: str, function: Metric, outputs: Tree, targets: Tree) -> float:
-    with calling(f"the {name}, given {shapes(outputs)} and {shapes(targets)} in evaluation,"):
+    remedy = "correct it" if name == "loss" else "correct it, or return float('nan') where it is not defined"
+    with calling(f"the {name}, given {shapes(outputs)} and {shapes(targets)} in evaluation,", remedy=remedy):
         return float(function(outputs, targets))
 
 

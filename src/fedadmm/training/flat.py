@@ -68,6 +68,11 @@ class FlatModel:
         types = {p.dtype for p in trained.values()}
         if len(types) > 1:
             raise InputError(f"the model mixes parameters of {types}; use one type")
+        if not all(kind.is_floating_point for kind in types):
+            raise InputError(
+                f"the model has parameters of {types}; keep real ones and make complex numbers of them in forward, "
+                "with torch.view_as_complex"
+            )
         buffers = dict(self.module.named_buffers())
         own = _matching(self.module, personal or ())
         self.personal_names = [name for name, tensor in (trained | buffers).items() if id(tensor) in own]

@@ -1,8 +1,6 @@
 """Whether a model, its loss and its metrics fit the data: tried on two examples, before anything is written."""
 
-import math
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +11,7 @@ from fedadmm.core.errors import InputError, failure
 from fedadmm.data.examples import Examples, Tree, is_whole, leaves, mapped, num_rows, shapes
 from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, metrics_for
 from fedadmm.training.flat import FlatModel
+from fedadmm.training.function_checks import check_function, takes_floats
 
 
 def check_model(
@@ -24,9 +23,11 @@ def check_model(
     metrics: Mapping[str, Metric],
     num_classes: int = 0,
     read: Read = as_it_is,
+    evaluated: Callable[[Mapping[str, Metric]], object] | None = None,
 ) -> Mapping[str, Metric]:
     """Refuse a model that does not take the inputs, and a loss or a metric that does not take its outputs.
 
+    evaluated: scores the model as after a round, by a metric that two examples are too few for.
     Return the metrics, without our accuracy where it means nothing.
     """
     for name, parameter in model.module.named_parameters():
@@ -35,9 +36,11 @@ def check_model(
     inputs, targets = read(*_two_of(examples, device=model.weights.device), 0, 0)
     outputs = _tried(model, inputs, what="inputs")
     rows = outputs.shape[:1] if isinstance(outputs, torch.Tensor) else None
-    if rows != (num_rows(targets),) and not isinstance(outputs, Mapping):  # what a dict is for, its loss knows
+    is_tree = isinstance(outputs, Mapping | tuple | list)  # what its parts are, the loss knows
+    if rows != (num_rows(targets),) and not is_tree:
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise InputError(f"the model returns {got} for inputs of shape {shapes(inputs)}; return one row per example")
+        remedy = "return one row per example" if rows is not None else "return a tensor, or a tuple or dict of tensors"
+        raise InputError(f"the model returns {got} for inputs of shape {shapes(inputs)}; {remedy}")
     model.needs_two = _needs_two(model, inputs)
     is_scored = loss in (functional.cross_entropy, functional.nll_loss) and rows is not None and outputs.ndim > 1
     if is_scored and not leaves(targets)[0].is_floating_point() and outputs.shape[1] < num_classes:
@@ -54,25 +57,21 @@ def check_model(
     metrics = metrics_for(outputs, targets, loss=loss, metrics=metrics)
     for name, function in {"loss": loss, **metrics}.items():
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch's, of a broadcast
-                number = torch.as_tensor(function(outputs, targets)).numel()
+            check_function(name, function, outputs, targets)
+        except InputError:
+            raise
         except Exception as error:
+            as_floats = takes_floats(function, outputs, targets)
+            if name != "loss" and evaluated is not None and not as_floats:
+                evaluated({name: function})  # it may need more than two examples, as one of each class
+                continue
             remedy = "correct it, or the model's last layer"
-            if _takes_floats(function, outputs, targets):
+            if as_floats:
                 remedy = "it takes numbers, and targets are whole: give them as floats, targets.float()"
             raise InputError(
                 f"the {name} does not take (outputs, targets) of shapes {shapes(outputs)} and "
                 f"{shapes(targets)}: {_first_line(error)}; {remedy}"
             ) from error
-        if number != 1:
-            raise InputError(f"the {name} returns {number} numbers; return the mean over the examples")
-        if _broadcasts(function, outputs, targets):
-            raise InputError(
-                f"the {name} compares each output with the targets of all examples: outputs have shape "
-                f"[example{_listed(outputs)}], targets [example{_listed(targets)}]; give both the same shape, with "
-                "targets[:, None], or nn.Flatten(0) as the model's last layer"
-            )
     if test is not None:
         _tried(model, read(*_two_of(test, device=model.weights.device), 0, 0)[0], what="test inputs")
     return metrics
@@ -95,42 +94,6 @@ def _needs_two(model: FlatModel, inputs: Tree) -> bool:
         if personal is not None:
             model.load_personal(personal)
     return False
-
-
-def _broadcasts(function: Metric, outputs: Any, targets: Any) -> bool:
-    """Return whether a loss of outputs [n, 1] and targets [n], or the other way round, is no mean over examples."""
-    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
-        return False
-    shapes = [[length for length in part.shape[1:] if length != 1] for part in (outputs, targets)]
-    if outputs.ndim == targets.ndim or shapes[0] != shapes[1]:
-        return False
-    generator = torch.Generator().manual_seed(0)
-    pair = [torch.rand((3, *part.shape[1:]), generator=generator).to(outputs) for part in (outputs, targets)]
-    if not targets.is_floating_point():
-        pair[1] = (pair[1] > 0.5).to(targets)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            whole = float(function(*pair))
-            each = [float(function(*(part[row : row + 1] for part in pair))) for row in range(3)]
-        except Exception:
-            return False  # it takes other numbers than these
-    return not math.isclose(whole, sum(each) / 3, rel_tol=1e-3)
-
-
-def _listed(part: torch.Tensor) -> str:
-    return "".join(f", {length}" for length in part.shape[1:])
-
-
-def _takes_floats(function: Loss | Metric, outputs: Any, targets: Tree) -> bool:
-    """Return whether a loss that fails takes the same targets as floats."""
-    if not isinstance(targets, torch.Tensor) or targets.is_floating_point():
-        return False
-    try:
-        function(outputs, targets.to(outputs.dtype))
-    except Exception:
-        return False
-    return True
 
 
 def check_whole_inputs(model: FlatModel, examples: Examples) -> None:

@@ -154,9 +154,10 @@ class OptimizerSteps:
 
     def take(self, gradients_of: BatchGradients, trained: slice) -> torch.Tensor:
         """Take a step with these parts, and return the loss before it."""
-        factor = rate_factor(self._local, self._taken, num_steps=self._num_steps)
-        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * factor
+        if self._local.warmup is not None or self._local.rate_decay is not None:  # else a user's optimizer may rule it
+            factor = rate_factor(self._local, self._taken, num_steps=self._num_steps)
+            for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+                group["lr"] = rate * factor
         losses: list[torch.Tensor] = []
 
         def closure() -> Any:

@@ -60,7 +60,8 @@ class LearningTask:
         fitting: dict[str, Any] = {"loss": loss, "metrics": metrics, "num_classes": getattr(data, "num_classes", 0)}
         self.reader: Reader | None = getattr(data, "reader", None)
         read = partial(self._read, 0, 0)
-        self._metrics = check_model(self.model, joined(data, [0])[0], test=data.test, read=read, **fitting)
+        fitting |= {"test": data.test, "read": read, "evaluated": self._try}
+        self._metrics = check_model(self.model, joined(data, [0])[0], **fitting)
         # Where clients keep parts of the model, no model is whole but a client's own.
         test = data.test if self.personal is None else None
         parts = [] if test is None else evaluation.batches(self._on_device(test), size=self._read_at_once)
@@ -205,6 +206,14 @@ class LearningTask:
         self.model.load_buffers(buffers)
         batches = (self._read(0, 0, *part, 0, 0) for part in parts)
         return evaluation.score(self.model, batches, loss=self.loss, metrics=self._metrics)
+
+    def _try(self, metrics: Mapping[str, Metric]) -> None:
+        """Score the network as after a round: on the test examples, or those of a client where there are none."""
+        examples = self.data.test
+        if examples is None or self.personal is not None:
+            examples = (self.held_out or self.data).client(0)
+        parts = evaluation.batches(self._on_device(examples), size=self._read_at_once)
+        evaluation.score(self.model, (self._read(0, 0, *part, 0, 0) for part in parts), loss=self.loss, metrics=metrics)
 
     @property
     def _read_at_once(self) -> int | None:

@@ -1,0 +1,118 @@
+"""Whether a loss or a metric returns what it should, and leaves alone what it is given: tried on two examples."""
+
+import math
+import warnings
+from typing import Any
+
+import torch
+
+from fedadmm.core.errors import InputError
+from fedadmm.data.examples import Tree, leaves, mapped
+from fedadmm.training.evaluation import Loss, Metric
+
+
+def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tree) -> None:
+    """Refuse a loss or a metric of these outputs and targets that is none; what it raises is raised."""
+    is_loss = name == "loss"
+    given = mapped(_with_gradient if is_loss else _copy, outputs), mapped(_copy, targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of a broadcast
+        value = function(*given)
+    _check_number(name, value)
+    if is_loss and not isinstance(value, torch.Tensor):
+        raise InputError(f"the loss returns {type(value).__name__}; return a tensor with its gradient, without .item()")
+    if is_loss and not value.requires_grad and any(_is_trained(part) for part in leaves(outputs)):
+        raise InputError(
+            "the loss has no gradient: what it returns does not depend on the outputs, or not smoothly; leave out "
+            "detach, argmax and numpy"
+        )
+    for what, before, after in zip(("outputs", "targets"), (outputs, targets), given, strict=True):
+        if not all(map(_same, leaves(before), leaves(after))):
+            raise InputError(f"the {name} changes the {what} that it is given; let it work on a copy, {what}.clone()")
+    if _broadcasts(function, outputs, targets):
+        raise InputError(
+            f"the {name} compares each output with the targets of all examples: outputs have shape "
+            f"[example{_listed(outputs)}], targets [example{_listed(targets)}]; give both the same shape, with "
+            "targets[:, None], or nn.Flatten(0) as the model's last layer"
+        )
+    if is_loss and _adds_up(function, float(value.detach()), outputs, targets):
+        raise InputError("the loss of twice the examples is twice as large; return the mean over the examples")
+
+
+def _check_number(name: str, value: object) -> None:
+    """Refuse what a loss or a metric returns if it is not one number."""
+    try:
+        count = torch.as_tensor(value).numel()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"the {name} returns {type(value).__name__}; return a number") from None
+    if count != 1:
+        raise InputError(f"the {name} returns {count} numbers; return the mean over the examples")
+    if torch.as_tensor(value).is_complex():
+        raise InputError(f"the {name} returns a complex number; return a real one, such as its abs()")
+
+
+def _copy(part: Any) -> Any:
+    return part.detach().clone() if isinstance(part, torch.Tensor) else part
+
+
+def _is_trained(part: Any) -> bool:
+    return isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
+
+
+def _with_gradient(part: Any) -> Any:
+    """Return a copy as a network gives it in training."""
+    return _copy(part).requires_grad_().clone() if _is_trained(part) else _copy(part)
+
+
+def _same(before: Any, after: Any) -> bool:
+    if not isinstance(before, torch.Tensor):
+        return True
+    one, two = (part.detach().reshape(-1).contiguous() for part in (before, after))
+    return before.shape == after.shape and torch.equal(one.view(torch.uint8), two.view(torch.uint8))
+
+
+def _adds_up(loss: Loss, value: float, outputs: Any, targets: Any) -> bool:
+    """Return whether a loss is a sum over examples."""
+    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor) or not math.isfinite(value):
+        return False
+    try:
+        twice = float(loss(torch.cat([outputs, outputs]), torch.cat([targets, targets])))
+    except Exception:
+        return False  # it takes no such batch
+    return value != 0 and math.isclose(twice, 2 * value, rel_tol=1e-4)
+
+
+def _broadcasts(function: Metric, outputs: Any, targets: Any) -> bool:
+    """Return whether a loss of outputs [n, 1] and targets [n], or the other way round, is no mean over examples."""
+    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
+        return False
+    shapes = [[length for length in part.shape[1:] if length != 1] for part in (outputs, targets)]
+    if outputs.ndim == targets.ndim or shapes[0] != shapes[1]:
+        return False
+    generator = torch.Generator().manual_seed(0)
+    pair = [torch.rand((3, *part.shape[1:]), generator=generator).to(outputs) for part in (outputs, targets)]
+    if not targets.is_floating_point():
+        pair[1] = (pair[1] > 0.5).to(targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            whole = float(function(*pair))
+            each = [float(function(*(part[row : row + 1] for part in pair))) for row in range(3)]
+        except Exception:
+            return False  # it takes other numbers than these
+    return not math.isclose(whole, sum(each) / 3, rel_tol=1e-3)
+
+
+def _listed(part: torch.Tensor) -> str:
+    return "".join(f", {length}" for length in part.shape[1:])
+
+
+def takes_floats(function: Loss | Metric, outputs: Any, targets: Tree) -> bool:
+    """Return whether a loss that fails takes the same targets as floats."""
+    if not isinstance(targets, torch.Tensor) or targets.is_floating_point():
+        return False
+    try:
+        function(outputs, targets.to(outputs.dtype))
+    except Exception:
+        return False
+    return True
