@@ -48,7 +48,18 @@ def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
 def test_the_container_copies_what_is_there_and_is_no_root() -> None:
     text = (ROOT / "deploy" / "Containerfile").read_text().replace("\\\n", " ")
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
-    assert {name for name, _ in lines} <= {"FROM", "RUN", "COPY", "USER", "WORKDIR", "VOLUME", "ENV", "EXPOSE", "CMD"}
+    assert {name for name, _ in lines} <= {
+        "FROM",
+        "ARG",
+        "RUN",
+        "COPY",
+        "USER",
+        "WORKDIR",
+        "VOLUME",
+        "ENV",
+        "EXPOSE",
+        "CMD",
+    }
     assert lines[0][0] == "FROM"
     copied = [source for name, rest in lines if name == "COPY" for source in rest.split()[:-1]]
     assert [source for source in copied if not (ROOT / source).exists()] == []
