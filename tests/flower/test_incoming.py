@@ -120,7 +120,7 @@ def test_nobody_waits_for_parts_that_do_not_come() -> None:
     assert not reply.has_error()
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(700, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
 def test_whatever_is_pushed_is_a_message_or_an_error(cases: int) -> None:
     pushed = Pushed()
     true = dict(pushed.parts)

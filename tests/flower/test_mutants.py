@@ -32,7 +32,7 @@ def some(few: int, many: int) -> Any:
     return pytest.mark.parametrize("cases", [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
-@some(100, 500)
+@some(100, 400)
 @pytest.mark.parametrize("more", [{}, TOP_K, {"wire": "model"}], ids=["plain", "compressed", "models"])
 def test_an_update_is_refused_or_is_one_of_the_client_that_was_asked(
     cases: int, more: dict[str, Any], tmp_path: Path
@@ -59,7 +59,7 @@ def test_an_update_is_refused_or_is_one_of_the_client_that_was_asked(
         mutants(true, cases, check)
 
 
-@some(50, 300)
+@some(50, 150)
 def test_scores_are_refused_or_are_numbers(cases: int, tmp_path: Path) -> None:
     config = config_of(tmp_path, fraction_evaluate=1.0)
     grid = grid_of(config)
@@ -80,7 +80,7 @@ def test_scores_are_refused_or_are_numbers(cases: int, tmp_path: Path) -> None:
         mutants(true, cases, check)
 
 
-@some(50, 300)
+@some(50, 200)
 def test_a_description_is_refused_or_is_signed_by_the_client_that_it_names(cases: int, tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = Listening(grid_of(config), "query")
@@ -129,7 +129,7 @@ class Repeating:
             yield reply
 
 
-@some(20, 150)
+@some(15, 40)
 def test_a_sum_under_masks_is_the_true_one_or_void(cases: int, tmp_path: Path) -> None:
     config = secure_config(tmp_path)
     grid = Listening(grid_of(config), KEYS, SHARES, UNMASK)
@@ -195,7 +195,7 @@ class Asked:
         return self._file.read_bytes()
 
 
-@some(60, 400)
+@some(50, 150)
 def test_a_node_refuses_a_request_without_a_trace_or_does_what_it_was_asked(cases: int, tmp_path: Path) -> None:
     asked = Asked(tmp_path)
     last = 0
