@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 import torch
 from hostile import DESCRIPTIONS, SCORES, UPDATES, Attack
-from local_grid import Array, LocalGrid, Message, assert_books_agree, start
+from local_grid import Array, LocalGrid, Message, assert_books_agree, be_a_task, start
 from test_strategy import config_of, grid_of, server_of
 from typer.testing import CliRunner
 
+from fedadmm.algorithms import FedADMM
 from fedadmm.cli.federation import app
+from fedadmm.core.delivery import Request
 from fedadmm.core.errors import InputError
+from fedadmm.core.round import ClientResult, ClientStats
 from fedadmm.flower import FederationSettings
-from fedadmm.flower.messages import BadReplyError, read_update
+from fedadmm.flower.messages import BadReplyError, pack_update, read_update
+from fedadmm.flower.wire import Payload, Wire
+from fedadmm.training.flat import FlatModel
 
 
 class HostileGrid(LocalGrid):
@@ -98,6 +103,24 @@ def test_an_upload_beyond_a_multiple_of_the_running_median_is_refused(tmp_path: 
     assert (first.clients, second.clients, second.refused, second.oversized) == ((0, 1, 2, 3), (0, 1, 3), (2,), (2,))
     with pytest.raises(InputError, match=r"max_norm=0\.5x is out of range; use a number greater than 0, or a multiple"):
         FederationSettings(num_clients=1, max_norm="0.5x")
+
+
+@pytest.mark.parametrize(
+    ("sent", "fine"), [(0.5, True), (np.nan, False), (np.inf, False), (3e38, False), (1e12, False)]
+)
+def test_buffers_that_would_spoil_everybodys_are_refused(sent: float, fine: bool) -> None:
+    model = FlatModel(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)))
+    wire, before = Wire(FedADMM(), model), model.buffers()
+    own = before.floats.clone()
+    before.floats[0] = own[0] = np.inf  # of its own, as an attention mask has
+    own[1] = sent
+    stats = ClientStats(1, 1, 0.5, before._replace(floats=own))
+    update = ClientResult(0, wire.upload, stats, first_visit=False, finite=True)
+    arrays, _ = wire.pack_upload(Payload(wire.upload, own), theta=model.weights, residual=None)
+    be_a_task()
+    reply = Message(pack_update(update, arrays, request=7, num_examples=1), 1, "train")
+    read = read_update(reply, wire, request=Request(0, 7, 0), round=1, theta=model.weights, buffers=before)
+    assert read.finite == fine
 
 
 @pytest.mark.slow

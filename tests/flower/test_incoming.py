@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from local_grid import Array, ArrayRecord, ConfigRecord, Message
+from local_grid import Array, ArrayRecord, ConfigRecord, Message, be_a_task
 
 from fedadmm.flower.incoming import MALFORMED, Incoming, ObjectUnavailableError
 from fedadmm.flower.messages import BadReplyError, reading
@@ -20,14 +20,13 @@ with warnings.catch_warnings():
     from flwr.app import MetricRecord, RecordDict
     from flwr.common.serde import message_to_proto
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id, get_object_tree
-    from flwr.supercore.task_identity import TaskIdentity
 
 
 class Pushed:
     """A reply of node 7 to a question, as its parts lie in the SuperLink; a hostile node changes them."""
 
     def __init__(self) -> None:
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+        be_a_task()
         question = Message(RecordDict(), 7, "train", ttl=60.0)
         question.metadata.__dict__["_message_id"] = "a" * 64
         arrays = ArrayRecord({"delta": Array(np.arange(50, dtype=np.float32))})

@@ -20,7 +20,7 @@ from flwr.serverapp.strategy import Strategy
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Request
 from fedadmm.core.mean import is_finite, norm_of
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, norm_limit
 from fedadmm.flower.incoming import MALFORMED
 from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
 
@@ -138,8 +138,8 @@ def read_update(
         loss, norm = number(metrics, "train-loss"), norm_of(payload.message)
         within = integer(metrics, "within-clip", largest=1) == 1 if "within-clip" in metrics else None
         stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm, within)
-    # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
-    finite, oversized = finite and is_finite(payload.message), norm > largest
+    finite = finite and is_finite(payload.message) and _plausible(payload.floats, before=buffers.floats)
+    oversized = norm > largest
     return ClientResult(
         request.client,
         payload.message,
@@ -149,6 +149,16 @@ def read_update(
         oversized=oversized,
         bytes_up=payload.num_bytes,
     )
+
+
+def _plausible(floats: Vector, *, before: Vector) -> bool:
+    """Return whether float buffers may follow those that were sent: what changed is finite, and not absurdly large.
+
+    An infinity may be a buffer's own, as an attention mask's is; it is then one that was sent.
+    """
+    changed = floats[floats != before]
+    limit = norm_limit(None, theta=before[before.isfinite()], medians=())
+    return not changed.numel() or (is_finite((changed,)) and norm_of((changed,)) <= limit)
 
 
 def read_digest(message: Message) -> str | None:
