@@ -14,8 +14,9 @@ from test_wire import model_config
 from typer.testing import CliRunner
 
 from fedadmm.cli.federation import app
-from fedadmm.flower.prompt_grid import ScreenedGrid
+from fedadmm.flower import server_app
 from fedadmm.flower.secure_round import KEYS
+from fedadmm.runs.records import RunFolder
 
 
 def _a_second_record(reply: Message) -> None:
@@ -48,32 +49,36 @@ def test_an_aggregator_of_flowers_sees_what_was_read_and_all_weigh_the_same(atta
 
 @pytest.mark.parametrize("attack", ["the header of a trillion floats", "no arrays", "bools", "the largest numbers"])
 def test_a_wrapper_of_flowers_sees_sound_replies_alone(attack: str, tmp_path: Path) -> None:
-    config = model_config(tmp_path)
-    with server_of(config) as strategy:
+    grid = HostileGrid(_two_rounds(tmp_path), kind="train", attacks=[UPDATES[attack]] * 2)
+    assert [(record["clients"], record["refused"]) for record in _played(grid, tmp_path)] == [([0, 1, 3], [2])] * 2
+
+
+def _two_rounds(folder: Path) -> dict[str, Any]:
+    return model_config(folder, num_server_rounds=2)
+
+
+def _played(grid: LocalGrid, folder: Path) -> list[dict[str, Any]]:
+    """Return the records of an app with Flower's differential privacy around its strategy."""
+    from flower_fedadmm import task
+
+    def private(strategy: Any) -> Any:
         options = {"noise_multiplier": 0.1, "clipping_norm": 0.5, "num_sampled_clients": 4}
-        private = flowers.DifferentialPrivacyServerSideFixedClipping(strategy, **options)
-        grid = HostileGrid(config, kind="train", attacks=[UPDATES[attack]] * 2)
-        start(private, ScreenedGrid(grid, strategy.sound), rounds=2, initial_arrays=strategy.arrays)
-        records = strategy._folder.records()
-    assert [(record.clients, record.refused) for record in records] == [((0, 1, 3), (2,))] * 2
+        return flowers.DifferentialPrivacyServerSideFixedClipping(strategy, **options)
+
+    server_app(model=task.model, wrap=private)(grid, grid.context(100))
+    return RunFolder(folder / "digits" / "server").read_records()
 
 
 def test_an_error_of_one_node_does_not_void_the_rounds_of_a_wrapper(tmp_path: Path) -> None:
-    config = model_config(tmp_path)
-
     class Failing(LocalGrid):
         def _answer(self, message: Message) -> Message:
             if message.metadata.dst_node_id == 102 and message.metadata.message_type == "train":
                 message.content.pop("config")
             return super()._answer(message)
 
-    with server_of(config) as strategy:
-        options = {"noise_multiplier": 0.1, "clipping_norm": 0.5, "num_sampled_clients": 4}
-        private = flowers.DifferentialPrivacyServerSideFixedClipping(strategy, **options)
-        grid = Failing(grid_of(config).app, config)
-        start(private, ScreenedGrid(grid, strategy.sound), rounds=1, initial_arrays=strategy.arrays)
-        (record,) = strategy._folder.records()
-    assert (record.clients, record.lost) == ((0, 1, 3), (2,))
+    config = _two_rounds(tmp_path)
+    records = _played(Failing(grid_of(config).app, config), tmp_path)
+    assert [(record["clients"], record["lost"]) for record in records] == [([0, 1, 3], [2])] * 2
 
 
 class Posing(LocalGrid):
