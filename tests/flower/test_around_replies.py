@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from fedadmm.cli.federation import app
 from fedadmm.flower import server_app
+from fedadmm.flower.node_status import read_nodes
 from fedadmm.flower.secure_round import KEYS
 from fedadmm.runs.records import RunFolder
 
@@ -120,8 +121,8 @@ def test_scores_are_those_of_the_node_that_was_asked_and_count_once(tmp_path: Pa
 
     with server_of(config) as strategy:
         start(strategy, Bad(config, kind="evaluate", source=100), rounds=1)
-        nodes = strategy._folder.nodes.nodes
-        assert (nodes[100].refused, nodes[102].refused) == (0, 1)
+        nodes = read_nodes(strategy._folder.folder.path)
+    assert (nodes[100].refused, nodes[102].refused) == (0, 1)
 
 
 def _on_evaluation(fate: str) -> Callable[[Message], str]:

@@ -53,4 +53,5 @@ class NodeEvaluation:
                 if isinstance(error, BadReplyError):
                     nodes.refused(node, str(error))
                 log(WARNING, "Node %d was not evaluated: %s", node, error)
+        nodes.write()  # the last evaluation has no round after it
         return MetricRecord(dict(mean_scores(scores))) if scores else None
