@@ -25,16 +25,17 @@ import signal
 from pathlib import Path
 
 from fedadmm.flower import client_app
-from flower_fedadmm.hostile import UPDATES
+from flower_fedadmm.hostile import PARTS, SCORES, UPDATES
 from flower_fedadmm.task import data, model
 
 
 def spoil(message, context, call_next):
     reply = call_next(message, context)
-    orders = Path("attacks")
-    if message.metadata.message_type == "train" and orders.exists():
+    kind = message.metadata.message_type
+    orders = Path(f"attacks-{kind}")
+    if orders.exists():
         attack, *rest = orders.read_text().splitlines()
-        UPDATES.get(attack, lambda reply: None)(reply)
+        {"train": UPDATES | PARTS, "evaluate": SCORES}[kind][attack](reply)
         orders.write_text("\\n".join(rest)) if rest else orders.unlink()
     return reply
 
@@ -125,9 +126,9 @@ class Deployed:
         order = self.federation.folder / name / "die-after-commit"
         order.write_text(f"{kind} {self.federation.processes[name].pid}")
 
-    def order_attacks(self, name: str, *attacks: str) -> None:
-        """Let a node spoil its next updates, each with one of these attacks."""
-        (self.federation.folder / name / "attacks").write_text("\n".join(attacks))
+    def order_attacks(self, name: str, *attacks: str, kind: str = "train") -> None:
+        """Let a node spoil its next updates, or other replies, each with one of these attacks."""
+        (self.federation.folder / name / f"attacks-{kind}").write_text("\n".join(attacks))
 
     def lapse(self, *names: str) -> None:
         """Let the SuperLink take dead nodes for offline now: it would wait a minute for their next heartbeat."""

@@ -129,6 +129,40 @@ UPDATES: dict[str, Attack] = {
     "integers that are words": says("config", integers=["x"]),
 }
 
+
+def parts(body: bytes) -> Attack:
+    """Return an attack on the parts in which a reply travels: an array with another body than Flower's."""
+
+    def attack(reply: Message) -> None:
+        name, upload = _upload(reply)
+        reply.content.array_records["arrays"][name] = _Array(upload, body)
+
+    return attack
+
+
+class _Array(Array):
+    def __init__(self, upload: np.ndarray, body: bytes) -> None:
+        super().__init__(upload)
+        self.__dict__["_body"] = body
+
+    def deflate(self) -> bytes:
+        head = super().deflate().split(b"\0", 1)[0].rsplit(b" ", 1)[0]
+        return head + b" %d" % len(self._body) + b"\0" + self._body
+
+
+_Array.__qualname__ = "Array"  # as it is called on the wire
+
+# Refused before they are put together, so they do nothing where nothing is taken apart: in one process.
+PARTS: dict[str, Attack] = {
+    "a part that is no array": parts(b"\xff"),
+    "a part without its fields": parts(b"{}"),
+    # 100,000 times 30 kB.
+    "a chunk that is named again and again": parts(
+        b'{"dtype": "float32", "shape": [7510], "stype": "numpy.ndarray", "arraychunk_ids": [%s]}'
+        % b",".join([b"0"] * 100_000)
+    ),
+}
+
 SCORES: dict[str, Attack] = {
     "no metrics": leaves_out("metrics"),
     "a list as the accuracy": says("metrics", accuracy=[0.1, 0.2]),

@@ -44,6 +44,11 @@ def run_config(**changes: Any) -> dict[str, Any]:
     return flat | changes
 
 
+def be_a_task() -> None:
+    """Let messages be made in this process, as in one that Flower has started."""
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+
+
 class LocalGrid(Grid):
     """Nodes in this process; node 100 + i is client i."""
 
@@ -54,7 +59,7 @@ class LocalGrid(Grid):
         self.errors: list[str] = []
         self.states: dict[int, RecordDict] = {}  # what a node's SuperNode keeps in memory
         self._number = 0
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+        be_a_task()
 
     def context(self, node: int) -> Context:
         """Return the context of a node."""

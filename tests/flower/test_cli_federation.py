@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from commands import fedadmm
+from fedadmm.cli import federation as cli
 from fedadmm.cli.federation import app
 from fedadmm.flower.local import EXIT_CODES, Shell, follow_run, runs
 from fedadmm.flower.local.processes import Started
@@ -116,6 +117,32 @@ def test_an_interrupted_run_is_stopped(shell: Shell, tmp_path: Path, monkeypatch
     monkeypatch.setattr(runs.time, "sleep", interrupted)
     assert EXIT_CODES[follow_run(shell, tmp_path / "app", link="lab", changes={}).how] == 130
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "stop 17 lab --format json"
+
+
+def test_a_federation_remembers_what_it_was_run_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ports.json").write_text("{}")
+    asked: list[dict[str, object]] = []
+    how = ["failed"]
+
+    def follow(shell: Shell, app: Path, *, link: str, changes: dict[str, object]) -> runs.End:
+        asked.append(changes)
+        return runs.End(how[0])  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cli, "follow_run", follow)
+
+    def said(command: str, *options: str) -> str:
+        return CliRunner().invoke(app, [command, "my-app", "--folder", str(tmp_path), *options]).output
+
+    said("run", "--set", "num-clients=7")  # it failed, so that is not kept
+    how[0] = "completed"
+    said("run", "--set", "num-clients=3", "--set", "num-server-rounds=9")
+    assert "As before: --set num-clients=3" in said("verify")
+    said("run", "--set", "num-clients=4")
+    said("run", "--set", "name=second")
+    said("rollback", "--to", "2")
+    assert [changes.get("num-clients") for changes in asked] == [7, 3, 3, 4, None, 4]
+    assert ["num-server-rounds" in changes for changes in asked] == [False, True, False, False, False, False]
+    assert [changes.get("verify") for changes in asked] == [None, None, True, None, None, None]
 
 
 def in_bash(commands: str, *, folder: Path) -> str:

@@ -48,7 +48,18 @@ def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
 def test_the_container_copies_what_is_there_and_is_no_root() -> None:
     text = (ROOT / "deploy" / "Containerfile").read_text().replace("\\\n", " ")
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
-    assert {name for name, _ in lines} <= {"FROM", "RUN", "COPY", "USER", "WORKDIR", "VOLUME", "ENV", "EXPOSE", "CMD"}
+    assert {name for name, _ in lines} <= {
+        "FROM",
+        "ARG",
+        "RUN",
+        "COPY",
+        "USER",
+        "WORKDIR",
+        "VOLUME",
+        "ENV",
+        "EXPOSE",
+        "CMD",
+    }
     assert lines[0][0] == "FROM"
     copied = [source for name, rest in lines if name == "COPY" for source in rest.split()[:-1]]
     assert [source for source in copied if not (ROOT / source).exists()] == []
@@ -77,19 +88,27 @@ def test_what_the_container_copies_is_all_that_the_wheel_needs(tmp_path: Path) -
     assert "fedadmm/flower/local/app/pyproject.toml" in zipfile.ZipFile(wheel).namelist()
 
 
+def done(*command: str | Path, seconds: float = 300) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+
+
 @pytest.mark.deployment
 @pytest.mark.slow
 def test_the_container_is_built_and_runs() -> None:
-    found = [name for name in ("podman", "docker") if shutil.which(name)]
-    works = [name for name in found if subprocess.run([name, "info"], capture_output=True, check=False).returncode == 0]
+    found = [name for name in ("podman", "docker", "buildah") if shutil.which(name)]
+    works = [name for name in found if done(name, "info").returncode == 0]
     if not works:
         pytest.skip(f"no builder works here ({', '.join(found) or 'none is installed'}): its parts are tested alone")
-    builder = works[0]
-    image = "localhost/fedadmm-test"
-    build = [builder, "build", "-t", image, "-f", ROOT / "deploy" / "Containerfile", ROOT]
-    built = subprocess.run(build, capture_output=True, text=True, timeout=1500, check=False)
+    builder, image, file = works[0], "localhost/fedadmm-test", ROOT / "deploy" / "Containerfile"
+    how = ["bud", "--isolation", "chroot"] if builder == "buildah" else ["build"]
+    built = done(builder, *how, "-t", image, "-f", file, ROOT, seconds=1500)
     if built.returncode and "python:3.11-slim" in built.stderr:
         pytest.skip(f"the base image cannot be had here: {built.stderr.strip().splitlines()[-1]}")
     assert built.returncode == 0, built.stderr
-    said = subprocess.run([builder, "run", "--rm", image], capture_output=True, text=True, timeout=300, check=False)
+    if builder == "buildah":
+        container = done(builder, "from", image).stdout.strip()
+        said = done(builder, "run", "--isolation", "chroot", container, "--", "fedadmm", "federation", "--help")
+        done(builder, "rm", container)
+    else:
+        said = done(builder, "run", "--rm", image)
     assert "superlink" in said.stdout, said.stderr

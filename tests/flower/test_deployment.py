@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 from deployed import Deployed
+from hostile import SCORES
 
 from fedadmm.flower.local.federation import free_ports
+from fedadmm.flower.node_status import client_rows
 
 pytestmark = pytest.mark.deployment
 KILLS = int(os.environ.get("FEDADMM_KILLS", "1"))
@@ -32,8 +34,15 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 def test_theta_is_the_serial_simulators_and_strangers_and_hostile_nodes_are_refused(deployed: Deployed) -> None:
     federation = deployed.federation
-    deployed.changes |= {"num-server-rounds": 3}
-    deployed.order_attacks("node-2", "nothing", "the header of a trillion floats", "another client")
+    deployed.changes |= {"num-server-rounds": 3, "fraction-evaluate": 1.0, "evaluate-every": 1}
+    # Two of three nodes spoil all that they send: a dozen attacks in three rounds.
+    for name, updates in {
+        "node-1": ["the header of a trillion floats", "another client", "a part that is no array"],
+        "node-2": ["a chunk that is named again and again", "the largest numbers", "a part without its fields"],
+    }.items():
+        deployed.order_attacks(name, *updates)
+        scores = list(SCORES)[:3] if name == "node-1" else list(SCORES)[3:]
+        deployed.order_attacks(name, *scores, kind="evaluate")
     federation.make_key("stranger")  # and nobody registers it
     (port,) = free_ports(1)
     stranger = federation.start_node("stranger", port=port, config="partition-id=0 num-partitions=3")
@@ -45,10 +54,13 @@ def test_theta_is_the_serial_simulators_and_strangers_and_hostile_nodes_are_refu
     federation.renew()
     deployed.until(lambda: ssl.get_server_certificate((host, int(port))) != before, seconds=60)
     deployed.wait(run, rounds=3, seconds=900)
-    first, *others = map(json.loads, (deployed.server / "rounds.jsonl").read_text().splitlines())
-    assert (first["clients"], first["refused"]) == ([0, 1, 2], [])
-    assert [(record["clients"], record["refused"]) for record in others] == [([0, 1], [2])] * 2
-    deployed.assert_books_agree()  # as if node 2 had not been asked in the last two rounds
+    records = list(map(json.loads, (deployed.server / "rounds.jsonl").read_text().splitlines()))
+    assert [(record["clients"], record["refused"]) for record in records] == [([0], [1, 2])] * 3
+    deployed.assert_books_agree()  # as if the others had never been asked
+    # The hostile are found from the status: three updates and three scores of each were refused.
+    assert sorted(row.facts.refused for row in client_rows(deployed.server)) == [0, 6, 6]
+    assert (deployed.server / "log.jsonl").read_text().count("far larger than any reply") >= 1
+    deployed.changes |= {"fraction-evaluate": 0.0}
     deployed.until(lambda: not stranger.alive, seconds=60)
     assert federation.online() == 3
     assert "2004" in federation.log("stranger").read_text()  # Flower's code for a key that is not registered

@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 from hostile import TRILLION, Attack, leaves_out, says, sends
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from local_grid import Array, LocalGrid, Message, start
-from test_hostile import Mutant
 from test_strategy import config_of, grid_of, server_of
 
 from fedadmm.state.node import NodeStore
@@ -81,23 +78,3 @@ def test_a_request_that_is_none_changes_no_state(attack: Attack, asked: Asked) -
     refused = reply.has_error() or reply.content["metrics"]["finite"] == 0
     assert refused
     assert asked.kept() == before
-
-
-@pytest.mark.slow
-def test_whatever_is_asked_is_refused_without_a_trace_or_is_a_request(asked: Asked) -> None:
-    acknowledged = asked.kept()[0].pending  # what the true request acknowledges
-
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        before = asked.kept()
-        mutant = Mutant(asked.fresh(), data).reply
-        reply = asked.grid._answer(mutant)
-        if reply.has_error() or not reply.content["metrics"]["finite"]:
-            assert asked.kept() == before
-        else:
-            journal, _ = asked.kept()
-            assert journal.pending == reply.content["config"]["number"]
-            assert acknowledged in (journal.acknowledged, journal.pending)
-
-    check()

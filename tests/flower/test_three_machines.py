@@ -207,3 +207,29 @@ def test_the_guide_for_three_machines_leads_to_a_run_and_replaces_one(net: dict[
     assert "Round 6 applies 2 of 2" in link.run(more, folder=you)
     status = link.run("fedadmm federation status --server fedadmm-state/digits/server")
     assert status.count("round 6") == 2
+
+    # So is the SuperLink's machine: another one has a copy, the certificates and the nodes' public keys.
+    link.run(f"fedadmm federation backup fedadmm-state {you}/monday")
+    for machine in net.values():
+        machine.end()
+        machine.log.unlink()
+    for path in link.folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name in ("ca.crt", "server.pem", "server.key"):
+        shutil.copy(you / name, link.folder)
+    (restore,) = commands("**The SuperLink's machine is lost for good.**")
+    link.run(restore.replace("/backup/monday", str(you / "monday")))
+    (superlink,) = commands("**SuperLink.**")
+    link.start(superlink)
+    link.until_it_says("Uvicorn running on")
+    shutil.copy(you / "new.pub", you / "node-1.pub")
+    link.run(commands("**Keys.** Each node")[1], folder=you)
+    for number in range(2):
+        node = net[f"node-{number}"]
+        node.start(here(start, node).replace("client-id=0", f"client-id={number}"))
+    for number in range(2):
+        net[f"node-{number}"].until_it_says("SuperNode ID")
+    asked = more.partition("my-app lab")[2]
+    said = link.run(f"export FLWR_HOME=$PWD/flwr\nfedadmm federation verify my-app lab{asked}", folder=you)
+    assert said.count("is in step") == 2, said
+    assert "Round 7 applies 2 of 2" in link.run(more.replace("rounds=6", "rounds=7"), folder=you)

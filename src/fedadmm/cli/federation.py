@@ -111,18 +111,22 @@ def rollback_command(
 def _follow(
     flower_app: Path, link: str, folder: Path, changes: dict[str, Any], *, done: str, failed: str = SENTENCES["failed"]
 ) -> NoReturn:
-    """Run an app to its end, say how it did and why, and exit with the code of that."""
-    how, reason = follow_run(_shell(folder), flower_app, link=link, changes=changes)
+    """Run an app to its end, say how it did and why, and exit with the code of that.
+
+    A federation on this machine remembers with which --set it has run, until another value is given.
+    """
+    here = LocalFederation(folder, tell=_tell) if (folder / "ports.json").exists() else None
+    again = {} if here is None else here.remembered(flower_app, changes)
+    if again:
+        say("As before: " + " ".join(f"--set {key}={value}" for key, value in again.items()))
+    shell = Shell(Path.cwd(), environment={}, tell=_tell) if here is None else here.shell
+    how, reason = follow_run(shell, flower_app, link=link, changes=again | changes)
+    if here is not None and how == "completed":
+        here.remember(flower_app, again | changes)
     if reason:
         say(reason, style="bold red")
     say({"completed": done, "failed": failed}.get(how, SENTENCES[how]))
     raise typer.Exit(EXIT_CODES[how])
-
-
-def _shell(folder: Path) -> Shell:
-    """Return a shell in which `flwr` finds the federation in a folder; without one, what the user has set up."""
-    here = (folder / "ports.json").exists()
-    return _federation(folder).shell if here else Shell(Path.cwd(), environment={}, tell=_tell)
 
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -18,15 +18,17 @@ from fedadmm.core.delivery import answered, settled
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import private_files
 from fedadmm.core.optional import HasPersonalModel, trait
+from fedadmm.core.participation import Devices, Uniform
 from fedadmm.core.personal import parted
 from fedadmm.core.round import Assignment, Buffers, ClientResult, norm_limit, run_client
 from fedadmm.core.transport import Arrays
 from fedadmm.data.datasets import as_dataset
+from fedadmm.engine.planner import Planner
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.descriptions import pack_description
 from fedadmm.flower.messages import NodeRequest, federation_of, pack_scores, pack_update, read_request
 from fedadmm.flower.own_data import MakeTask, OwnData, task_maker
-from fedadmm.flower.prompt_grid import prompt
+from fedadmm.flower.prompt_grid import ScreenedGrid, prompt
 from fedadmm.flower.secure_node import SecureNode, pack_masked
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings, client_of
@@ -94,13 +96,16 @@ class Node:
         settings = FederationSettings.from_run_config(context.run_config)
         self._algorithm = settings.algorithm
         self.client, self._node = client_of(context), context.node_id
+        about: dict[str, Any] = {"seed": settings.seed, "devices": Devices(settings.num_clients)}
+        everyone = Uniform(1.0)
+        self._planner = Planner(self._algorithm, participation=everyone, local=settings.local, **about)
         self._num_kept, self._max_norm, self._state = settings.keep_checkpoints, settings.max_norm, context.state
         self._folder = RunFolder(settings.client_folder(context))
         own = OwnData.split(as_dataset(data(context)), settings, client=self.client)
         self._num_scored = int((own.held_out or own).num_examples[0])
         self._task = make_task(settings, own)
-        about: dict[str, Any] = {"seed": settings.seed, "num_clients": settings.num_clients}
-        self._wire = WIRES[settings.wire](self._algorithm, self._task.model, settings.uploads, **about)
+        same: dict[str, Any] = {"seed": settings.seed, "num_clients": settings.num_clients}
+        self._wire = WIRES[settings.wire](self._algorithm, self._task.model, settings.uploads, **same)
         # What Flower weighs a model by: with wire = "model" its aggregators shall weigh all clients alike.
         self._weight = 1 if settings.wire == "model" else len(own.examples.targets)
 
@@ -194,6 +199,12 @@ class Node:
             raise InputError(
                 f"this node is client {self.client}, and it is asked as client {asked}; keep a node's client-id"
             )
+        work, planned = request.assignment, self._planner.assignment(request.assignment.round, asked)
+        if (work.epochs, work.gradients) != (planned.epochs, planned.gradients):
+            raise InputError(
+                f"client {asked} is asked for {work.epochs} epochs (gradients: {work.gradients}), and [local] means "
+                f"{planned.epochs} (gradients: {planned.gradients}); use the same version on all machines"
+            )
         return request
 
 
@@ -220,12 +231,12 @@ def server_app(
     @app.main()
     @private_files()
     def main(grid: Grid, context: Context) -> None:
-        grid = prompt(grid)
         settings = FederationSettings.from_run_config(context.run_config)
         # Where nodes keep parts of the model, the server has no whole one to evaluate.
         asked = test if settings.personal is None else None
         evaluation = None if asked is None else _evaluation(make_task(settings, OwnData.of(as_dataset(asked()))))
         strategy = make_strategy(settings, model=model, evaluation=evaluation, aggregator=aggregator)
+        grid = prompt(grid, most_bytes=strategy.wire.most_bytes)
         try:
             if settings.verify:
                 strategy.verify(grid)
@@ -233,8 +244,9 @@ def server_app(
             if settings.rollback_to:
                 strategy.roll_back(grid)
                 return
-            wrap(strategy).start(
-                grid,
+            around = wrap(strategy)
+            around.start(
+                grid if around is strategy else ScreenedGrid(grid, strategy.sound),
                 strategy.arrays,
                 num_rounds=strategy.rounds_left,
                 timeout=settings.round_timeout,

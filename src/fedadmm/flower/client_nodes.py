@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from fedadmm.core.delivery import NONE, LateError, Request, settled
 from fedadmm.core.errors import InputError
 from fedadmm.flower.descriptions import Description, pack_question, read_description
-from fedadmm.flower.messages import BadReplyError, NoReplyError
+from fedadmm.flower.messages import BadReplyError, NoReplyError, printable
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
 
@@ -128,16 +128,21 @@ class ClientNodes:
                 for node in nodes
             ]
             replies = grid.send_and_receive(messages, timeout=self._timeout)
-            for reply in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
-                self._note(reply, question)
+            # A reply is that of the node that was asked by the message it answers, whatever it says.
+            asked = {message.metadata.message_id: message.metadata.dst_node_id for message in messages}
+            found = [(asked[id], reply) for reply in replies if (id := reply.metadata.reply_to_message_id) in asked]
+            for node, reply in sorted(found, key=lambda pair: pair[0]):
+                self._note(node, reply, question)
             self._folder.nodes.write()
             now = time.monotonic()
             self._not_before |= dict.fromkeys(nodes, now + PAUSE * (now - began))
 
-    def _note(self, reply: Message, question: str) -> None:
-        node, nodes = reply.metadata.src_node_id, self._folder.nodes
+    def _note(self, node: int, reply: Message, question: str) -> None:
+        nodes = self._folder.nodes
+        if node in self._clients or node in self._left_out:
+            return  # it answers twice
         try:
-            told = read_description(reply, federation=self._folder.federation, question=question)
+            told = read_description(reply, federation=self._folder.federation, question=question, node=node)
         except (BadReplyError, NoReplyError) as error:
             (nodes.refused if isinstance(error, BadReplyError) else nodes.failed)(node, str(error))
             log(WARNING, "Node %d is not asked: %s", node, error)
@@ -167,5 +172,6 @@ class ClientNodes:
             )
         for theirs, ours in zip_longest(told.model, self._model, fillvalue="nothing"):
             if theirs != ours:
-                return f"client {client} has another model: {theirs} where the server has {ours}; install the same app"
+                line = printable(theirs)
+                return f"client {client} has another model: {line} where the server has {ours}; install the same app"
         return None

@@ -46,15 +46,15 @@ class Description(NamedTuple):
     digests: tuple[str, ...] = ()  # of the acknowledged state and of the pending one; a node of 0.1.0 sends none
 
 
-def read_description(message: Message, *, federation: str, question: str) -> Description:
+def read_description(message: Message, *, federation: str, question: str, node: int) -> Description:
     """Return what a node says of itself in answer to a question; one that has not signed it is a bad reply."""
-    with reading(message) as content:
+    with reading(message, "config") as content:
         config = content.config_records["config"]
         model = config["model"]
         if not isinstance(model, list):
             raise WrongFormatError("model is not a list of arrays")
         client, by = integer(config, "client-id"), Signed(str(config["key"]), str(config["signature"]))
-        if not by.is_of(Claim(federation, question, message.metadata.src_node_id, client)):
+        if not by.is_of(Claim(federation, question, node, client)):
             raise WrongFormatError(f"it has not signed that it is client {client}")
         journal = Journal(integer(config, "acknowledged"), integer(config, "pending"), _kept(config))
         digests = config.get("digests", [])

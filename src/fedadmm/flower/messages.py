@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app.message import make_message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Request
 from fedadmm.core.mean import is_finite, norm_of
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, norm_limit
+from fedadmm.flower.incoming import MALFORMED
 from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
 
 MOST_SCORES = 100  # that an evaluation may have
@@ -122,7 +124,7 @@ def read_update(
     Whose it is is known from the request: a reply that claims something else is refused. Whether it is the client's
     first is known to the server. One whose norm is above `largest` is refused too.
     """
-    with reading(message) as content:
+    with reading(message, "arrays", "metrics", "config") as content:
         config, metrics = content.config_records["config"], content.metric_records["metrics"]
         for key, asked in (("client-id", request.client), ("number", request.number)):
             if (claimed := integer(config, key)) != asked:
@@ -136,8 +138,8 @@ def read_update(
         loss, norm = number(metrics, "train-loss"), norm_of(payload.message)
         within = integer(metrics, "within-clip", largest=1) == 1 if "within-clip" in metrics else None
         stats = ClientStats(steps, gradients, loss, left_behind, epsilon, norm, within)
-    # An infinity in the buffers may be their own, as an attention mask's is: the client has judged what changed.
-    finite, oversized = finite and is_finite(payload.message), norm > largest
+    finite = finite and is_finite(payload.message) and _plausible(payload.floats, before=buffers.floats)
+    oversized = norm > largest
     return ClientResult(
         request.client,
         payload.message,
@@ -147,6 +149,16 @@ def read_update(
         oversized=oversized,
         bytes_up=payload.num_bytes,
     )
+
+
+def _plausible(floats: Vector, *, before: Vector) -> bool:
+    """Return whether float buffers may follow those that were sent: what changed is finite, and not absurdly large.
+
+    An infinity may be a buffer's own, as an attention mask's is; it is then one that was sent.
+    """
+    changed = floats[floats != before]
+    limit = norm_limit(None, theta=before[before.isfinite()], medians=())
+    return not changed.numel() or (is_finite((changed,)) and norm_of((changed,)) <= limit)
 
 
 def read_digest(message: Message) -> str | None:
@@ -173,7 +185,7 @@ def aggregated_by(
     sound = [(result, message) for result, message in counting if result.finite]
     if not sound:
         return [result for result, _ in counting]
-    arrays, _ = aggregator.aggregate_train(server_round, [message for _, message in sound])
+    arrays, _ = aggregator.aggregate_train(server_round, [_as_read(result, message) for result, message in sound])
     assert arrays is not None
     upload, floats = wire.upload_of(wire.read_own_model(arrays), theta=theta)
     first = sound[0][0]
@@ -182,6 +194,13 @@ def aggregated_by(
     return [
         brought if result is first else result._replace(mean_of=() if result.finite else None) for result, _ in counting
     ]
+
+
+def _as_read(result: ClientResult, message: Message) -> Message:
+    """Return a reply for an aggregator of Flower's: what has been read of it and nothing else; all weigh the same."""
+    metrics = MetricRecord({"num-examples": 1, "train-loss": result.stats.loss, "steps": result.stats.steps})
+    content = RecordDict({"arrays": message.content["arrays"], "metrics": metrics})
+    return make_message(metadata=message.metadata, content=content)
 
 
 def pack_scores(scores: dict[str, float], *, num_examples: int) -> RecordDict:
@@ -198,7 +217,7 @@ class Scores(NamedTuple):
 
 def read_scores(message: Message) -> Scores:
     """Return the scores of an evaluation."""
-    with reading(message) as content:
+    with reading(message, "metrics") as content:
         metrics = content.metric_records["metrics"]
         if len(metrics) > MOST_SCORES:
             raise WrongFormatError(f"it has {len(metrics)} scores; {MOST_SCORES} are the most")
@@ -220,15 +239,23 @@ def mean_scores(scores: list[Scores]) -> dict[str, float]:
 
 
 @contextmanager
-def reading(message: Message) -> Iterator[RecordDict]:
-    """Give the records of a reply; whatever is wrong with them makes it a bad one."""
+def reading(message: Message, *records: str) -> Iterator[RecordDict]:
+    """Give the records of a reply, which has to have exactly these; whatever is wrong with them makes it a bad one."""
     if message.has_error():
-        raise NoReplyError(_reason(message))
+        raise (BadReplyError if message.error.code == MALFORMED else NoReplyError)(_reason(message))
     try:
+        if set(message.content) != set(records):
+            told = ", ".join(map(str, message.content)) or "none"
+            raise WrongFormatError(f"it has the records {told}, and {', '.join(records)} were expected")
         yield message.content
     except Exception as error:  # no message may end a run
         told = str(error) if isinstance(error, WrongFormatError) else f"it cannot be read: {error!r}"
-        raise BadReplyError(told[:MOST_WORDS]) from error
+        raise BadReplyError(printable(told)) from error
+
+
+def printable(text: str) -> str:
+    """Return what a node said as it may be shown: short, and without what would move an operator's cursor."""
+    return "".join(each if each.isprintable() else "?" for each in text[:MOST_WORDS])
 
 
 def _reason(message: Message) -> str:
@@ -236,4 +263,4 @@ def _reason(message: Message) -> str:
     if message.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
         return "it did not answer within round-timeout"
     lines = (message.error.reason or "no reason was given").strip().splitlines() or [""]
-    return f"{lines[-1][:MOST_WORDS]} (code {message.error.code})"
+    return f"{printable(lines[-1])} (code {message.error.code})"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from logging import WARNING
+from typing import NamedTuple
 
 from flwr.app import Message
 from flwr.common.logger import log
@@ -17,6 +18,24 @@ from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.wire import Wire
 
 
+class Expected(NamedTuple):
+    """What the replies of a round are compared with."""
+
+    wire: Wire
+    checkpoint: ServerCheckpoint  # that the requests were made of
+    theta: Vector  # that was sent, which need not be the checkpoint's
+    largest: float  # the norm above which an upload is refused
+
+    def read(self, message: Message, request: Request) -> ClientResult:
+        """Return the update in the reply to a request."""
+        if self.wire.encoding is not None:
+            return read_masked(message, self.wire.encoding, request=request)
+        round, buffers = self.checkpoint.round + 1, self.checkpoint.buffers
+        return read_update(
+            message, self.wire, request=request, round=round, theta=self.theta, buffers=buffers, largest=self.largest
+        )
+
+
 @dataclass
 class OpenRound:
     """A round from its requests to its commit."""
@@ -28,40 +47,35 @@ class OpenRound:
     problems: dict[int, str] = field(default_factory=dict)  # client -> why its reply is no update
     digests: dict[int, str] = field(default_factory=dict)  # client -> that of the state which it has now
     secure: SecureRound | None = None  # where uploads are added under masks
+    withheld: list[Message] = field(default_factory=list)  # replies that nobody else shall see
     # What became of it once its replies were applied; it does not count before it is committed.
     applied: tuple[ServerCheckpoint, RoundSummary] | None = None
 
-    def updates(
-        self,
-        messages: Iterable[Message],
-        folder: ServerFolder,
-        *,
-        wire: Wire,
-        checkpoint: ServerCheckpoint,
-        theta: Vector,
-        largest: float,
-    ) -> list[tuple[ClientResult, Message]]:
-        """Return the results of the replies that count, in rising order of their clients.
-
-        checkpoint, theta: those that the requests were made of. largest: the norm above which an upload is refused.
-        """
-        found = []
-        # A reply is that of the client that was asked by the message it answers, whatever it says.
-        asked = {message.metadata.message_id: (message, request) for message, request in self.requests}
+    def sound(self, messages: Iterable[Message], expected: Expected) -> list[Message]:
+        """Return the replies that are updates; the others are withheld, until they are looked at here."""
+        asked, found = self._asked(), list[Message]()
         for message in messages:
+            known = asked.get(message.metadata.reply_to_message_id)
+            try:
+                fine = known is not None and expected.read(message, known[1]).finite
+            except (NoReplyError, BadReplyError):
+                fine = False
+            (found if fine else self.withheld).append(message)
+        return found
+
+    def updates(
+        self, messages: Iterable[Message], folder: ServerFolder, expected: Expected
+    ) -> list[tuple[ClientResult, Message]]:
+        """Return the results of the replies that count, in rising order of their clients."""
+        asked, found = self._asked(), []
+        for message in [*messages, *self.withheld]:
             if message.metadata.reply_to_message_id not in asked:
                 log(WARNING, "Node %d answered what it was not asked in this round", message.metadata.src_node_id)
                 continue
             question, request = asked[message.metadata.reply_to_message_id]
             node, client = question.metadata.dst_node_id, request.client  # an error comes from the SuperLink
             try:
-                if wire.encoding is None:
-                    number, buffers = checkpoint.round + 1, checkpoint.buffers
-                    result = read_update(
-                        message, wire, request=request, round=number, theta=theta, buffers=buffers, largest=largest
-                    )
-                else:
-                    result = read_masked(message, wire.encoding, request=request)
+                result = expected.read(message, request)
             except NoReplyError as error:
                 log(WARNING, "Client %d failed: %s", client, error)
                 folder.nodes.failed(node, str(error))
@@ -81,3 +95,7 @@ class OpenRound:
                     self.digests[client] = digest
                 found.append((result._replace(first_visit=first_visit), message))
         return sorted(found, key=lambda pair: pair[0].client)
+
+    def _asked(self) -> dict[str, tuple[Message, Request]]:
+        """Return the requests by their ids: a reply is that of the client that was asked, whatever it says."""
+        return {message.metadata.message_id: (message, request) for message, request in self.requests}

@@ -14,6 +14,7 @@ from fedadmm.core.delivery import Request
 from fedadmm.core.round import ClientResult
 from fedadmm.core.seeds import stream
 from fedadmm.flower.messages import BadReplyError, NoReplyError, reading, refused
+from fedadmm.flower.node_status import NodeStatus
 from fedadmm.flower.wire import WrongFormatError, integer, read_words
 from fedadmm.secure.encoding import Encoding
 from fedadmm.secure.fixed_point import Words
@@ -35,7 +36,7 @@ NUM_STATS = 5  # a one, loss, steps, gradient evaluations, uploads within clip: 
 
 def read_masked(message: Message, encoding: Encoding, *, request: Request) -> ClientResult:
     """Return the masked update in a reply, with its words as the upload; whoever could not send is not finite."""
-    with reading(message) as content:
+    with reading(message, "arrays", "config") as content:
         config = content.config_records["config"]
         for key, asked in (("client-id", request.client), ("number", request.number)):
             if (claimed := integer(config, key)) != asked:
@@ -80,6 +81,7 @@ class SecureRound:
         self,
         settings: Secure,
         grid: Grid,
+        status: NodeStatus,
         *,
         federation: str,
         number: int,
@@ -89,6 +91,7 @@ class SecureRound:
         timeout: float,
     ) -> None:
         self._grid, self._federation, self._number, self._round = grid, federation, number, round
+        self._status = status
         self._timeout = min(timeout, LONGEST)
         self._generator = stream(seed, "secure neighbours", round)
         self._degree = settings.degree(num_selected)
@@ -175,12 +178,14 @@ class SecureRound:
             if client is None or client in found:
                 continue
             try:
-                with reading(reply) as content:
+                with reading(reply, "secure") as content:
                     record = content.config_records["secure"]
                     if integer(record, "number") != self._number:
                         raise WrongFormatError("it answers another request")
                     found[client] = read(record, client)
             except (BadReplyError, NoReplyError) as error:
+                bad = isinstance(error, BadReplyError)
+                (self._status.refused if bad else self._status.failed)(self._nodes[client], str(error))
                 log(WARNING, "Client %d is left out of the sum (%s): %s", client, kind, error)
         return found
 

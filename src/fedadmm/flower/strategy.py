@@ -27,24 +27,17 @@ from flwr.serverapp.strategy import Strategy
 from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.privacy_rules import check_buffers
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.delivery import NONE, Collection, Request
+from fedadmm.core.delivery import NONE, Collection
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices, Participation, Uniform
-from fedadmm.core.round import Assignment, Buffers, ServerCheckpoint, norm_limit, run_round
-from fedadmm.core.seeds import stream
+from fedadmm.core.round import Buffers, ServerCheckpoint, norm_limit, run_round
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.client_nodes import ClientNodes
-from fedadmm.flower.messages import (
-    BadReplyError,
-    NodeRequest,
-    NoReplyError,
-    aggregated_by,
-    mean_scores,
-    pack_request,
-    read_scores,
-)
-from fedadmm.flower.open_round import OpenRound
+from fedadmm.flower.evaluation import NodeEvaluation
+from fedadmm.flower.messages import aggregated_by
+from fedadmm.flower.open_round import Expected, OpenRound
+from fedadmm.flower.requests import Requests
 from fedadmm.flower.secure_round import SecureRound
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
@@ -84,7 +77,6 @@ class AlgorithmStrategy(Strategy):
             raise InputError(
                 "an aggregator of Flower's takes the place of the mean, and so does robust; use one of them"
             )
-        self._devices = Devices(settings.num_clients)
         participation: Participation = Uniform(settings.fraction_train)
         self._private: PrivateSums | None = None
         if settings.privacy is not None:
@@ -95,10 +87,12 @@ class AlgorithmStrategy(Strategy):
             participation = DrawnSecretly(rule)
         participation.check(settings.num_clients)
         settings.local.check(settings.num_clients)
-        self._planner = Planner(
-            self.algorithm, participation=participation, local=settings.local, devices=self._devices, seed=settings.seed
-        )
+        devices, seed = Devices(settings.num_clients), settings.seed
+        about = {"local": settings.local, "devices": devices, "seed": seed}
+        self._planner = Planner(self.algorithm, participation=participation, **about)
         self._nodes = ClientNodes(settings, folder=folder, model=self.wire.description)
+        self._requests = Requests(self.algorithm, self.wire, folder, settings.round_timeout)
+        self._node_evaluation = NodeEvaluation(settings, self._planner, self._requests)
         self.checkpoint = folder.store.checkpoint() or ServerCheckpoint(
             0, self.algorithm.init_server(folder.store.initial()), model.buffers(), 0.0
         )
@@ -167,7 +161,8 @@ class AlgorithmStrategy(Strategy):
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = OpenRound(replies, [], began, selected=replies.missing)
         connected = self._agreed(connected, grid)
-        self._round.requests = self._requests(MessageType.TRAIN, assignments, connected, config)
+        about: dict[str, Any] = {"round": self._round, "checkpoint": self.checkpoint}
+        self._round.requests = self._requests.messages(MessageType.TRAIN, assignments, connected, config, **about)
         num_asked, num_selected = len(self._round.requests), len(assignments)
         log(INFO, "Round %d asks %d of %d clients", self.checkpoint.round + 1, num_asked, num_selected)
         return [message for message, _ in self._round.requests]
@@ -179,7 +174,8 @@ class AlgorithmStrategy(Strategy):
             return connected
         about: dict[str, Any] = {"federation": self._folder.federation, "number": number, "seed": settings.seed}
         about |= {"round": self.checkpoint.round + 1, "num_selected": len(self._round.selected)}
-        self._round.secure = SecureRound(settings.secure, grid, timeout=settings.round_timeout, **about)
+        status, timeout = self._folder.nodes, settings.round_timeout
+        self._round.secure = SecureRound(settings.secure, grid, status, timeout=timeout, **about)
         nodes = {client: connected[client] for client in self._round.selected if client in connected}
         return {client: connected[client] for client in self._round.secure.agree(nodes)}
 
@@ -187,14 +183,11 @@ class AlgorithmStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Apply the replies that count, and return the new model; the round is committed when that comes back."""
-        num_selected = len(self._round.selected)
-        sent = self.algorithm.download(self.checkpoint.server).theta  # which need not be the server's
-        largest = norm_limit(self.settings.max_norm, theta=sent, medians=self._medians)
-        transport, private = self.wire.transport, self._mechanism()
+        num_selected, private, expected = len(self._round.selected), self._mechanism(), self._expected()
+        transport, sent, largest = self.wire.transport, expected.theta, expected.largest
         if private is not None and transport is not None:
-            largest, transport = min(largest, private.clip), replace(transport, private=private)
-        about: dict[str, Any] = {"wire": self.wire, "theta": sent, "largest": largest}
-        found = self._round.updates(replies, self._folder, checkpoint=self.checkpoint, **about)
+            transport = replace(transport, private=private)
+        found = self._round.updates(replies, self._folder, expected)
         results = [result for result, _ in found]
         if self._aggregator is not None:
             assert isinstance(self.wire, ModelWire)
@@ -227,60 +220,32 @@ class AlgorithmStrategy(Strategy):
             metrics["train-loss"] = summary.client_loss
         return self._model_arrays(checkpoint), metrics
 
+    def sound(self, replies: Iterable[Message]) -> list[Message]:
+        """Return the replies that may be shown to what goes around this strategy: of updates, those that are sound."""
+        found = list(replies)
+        updates = [reply for reply in found if reply.metadata.message_type == MessageType.TRAIN]
+        return [reply for reply in found if reply not in updates] + self._round.sound(updates, self._expected())
+
+    def _expected(self) -> Expected:
+        """Return what the replies of the open round are compared with."""
+        theta, private = self.algorithm.download(self.checkpoint.server).theta, self._mechanism()
+        largest = norm_limit(self.settings.max_norm, theta=theta, medians=self._medians)
+        largest = largest if private is None else min(largest, private.clip)
+        return Expected(self.wire, self.checkpoint, theta, largest)
+
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Commit the round with the model that Flower hands back, and return the requests to evaluate it."""
         self._commit(arrays)
-        round = self.checkpoint.round
-        if not self.settings.fraction_evaluate or not self.settings.evaluates(round):
+        if not self.settings.fraction_evaluate or not self.settings.evaluates(self.checkpoint.round):
             return []
-        clients = Uniform(self.settings.fraction_evaluate).select(
-            round, devices=self._devices, generator=stream(self.settings.seed, "evaluation", round)
-        )
-        assignments = [self._planner.assignment(round, int(client)) for client in clients]
-        connected = self._nodes.connected(grid)
-        return [message for message, _ in self._requests(MessageType.EVALUATE, assignments, connected, config)]
+        connected, open = self._nodes.connected(grid), self._round
+        return self._node_evaluation.messages(connected, config, round=open, checkpoint=self.checkpoint)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the metrics over the clients' examples, of theta and of the clients' own models."""
-        scores = []
-        for message in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
-            try:
-                scores.append(read_scores(message))
-            except (BadReplyError, NoReplyError) as error:
-                node = message.metadata.src_node_id
-                if isinstance(error, BadReplyError):
-                    self._folder.nodes.refused(node, str(error))
-                log(WARNING, "Node %d was not evaluated: %s", node, error)
-        return MetricRecord(dict(mean_scores(scores))) if scores else None
-
-    def _requests(
-        self, kind: str, assignments: list[Assignment], connected: dict[int, int], config: ConfigRecord
-    ) -> list[tuple[Message, Request]]:
-        """Return the requests to the clients that are connected."""
-        messages = []
-        for assignment in assignments:
-            if assignment.client in connected:
-                request = self._request(kind, assignment)
-                content = pack_request(request, self.wire, config=config)
-                if self._round.secure is not None and kind == MessageType.TRAIN:
-                    content["secure"] = self._round.secure.carried[assignment.client]
-                node, timeout = connected[assignment.client], self.settings.round_timeout
-                message = Message(content, node, kind, ttl=timeout, group_id=str(assignment.round))
-                messages.append((message, request.delivery))
-        return messages
-
-    def _request(self, kind: str, assignment: Assignment) -> NodeRequest:
-        applied = self._folder.applied(assignment.client)
-        needs_initial = kind == MessageType.TRAIN and applied == NONE and self.algorithm.newcomer == "initial"
-        download = self.algorithm.download(self.checkpoint.server)
-        if kind == MessageType.EVALUATE:
-            download = download._replace(theta=self.algorithm.model(self.checkpoint.server))
-        delivery = Request(assignment.client, self._round.replies.number, applied, self._folder.rollback)
-        initial = self._folder.store.initial() if needs_initial else None
-        federation, buffers = self._folder.federation, self.checkpoint.buffers
-        return NodeRequest(assignment, delivery, federation, download, buffers, initial)
+        return self._node_evaluation.scores(replies)
 
     def _commit(self, arrays: ArrayRecord) -> None:
         """Make the round count, with these arrays as its model where models travel; the reason is at the top."""

@@ -25,6 +25,7 @@ from fedadmm.training.flat import FlatModel
 from fedadmm.uploads.chain import transport_of
 from fedadmm.uploads.settings import UploadSettings
 
+BESIDE = 2**20  # bytes of a reply beside its arrays: a line for each array of a model, numbers, signatures
 UNTOUCHED = UploadSettings()  # nothing becomes of uploads
 WORDS = ("words", "numbers")  # the arrays of a masked upload
 
@@ -81,6 +82,11 @@ class Wire:
         """How uploads are encoded to be added under masks, None if they are not."""
         sums = None if self.transport is None else self.transport.sums
         return sums.encoding if isinstance(sums, MaskedSums) else None
+
+    @property
+    def most_bytes(self) -> int:
+        """The most that a reply may have: masks make words of numbers, and beside them there is a page of facts."""
+        return BESIDE + 4 * (num_bytes(self.upload) + self.floats.numel() * self.floats.element_size())
 
     @property
     def description(self) -> list[str]:

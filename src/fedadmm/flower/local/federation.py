@@ -6,10 +6,12 @@ import shutil
 import signal
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.files import private_files
+from fedadmm.core.files import private_files, write_whole
 from fedadmm.flower.local.processes import Shell, Started, Tell, end
 
 PACKAGED_APP = Path(__file__).parent / "app"
@@ -21,6 +23,8 @@ DAYS, DAYS_OF_CA = "365", "3650"
 STARTING = 60.0  # seconds for a SuperLink, and for nodes to connect
 # Flower takes a node that was killed for connected until its heartbeat has lapsed, and refuses its key until then.
 LAPSING = 90.0
+CHANGES = "changes.json"  # of each app, with which it was run
+ONCE = ("name", "num-server-rounds", "verify", "rollback-to", "rollback-force")  # of which none is kept
 FLOWER_ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -114,6 +118,20 @@ class LocalFederation:
         if num_nodes == NODES_OF_APP:
             return command
         return f"{command} --set num-clients={num_nodes} --set min-available-nodes={num_nodes}"
+
+    def remembered(self, app: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the other changes with which an app last finished here, under the name that these give it."""
+        found = self._changes().get(_called(app, changes), {})
+        return {key: value for key, value in found.items() if key not in changes}
+
+    def remember(self, app: Path, changes: Mapping[str, Any]) -> None:
+        """Keep the changes with which an app has finished, but for those that are meant once."""
+        lasting = {key: value for key, value in changes.items() if key not in ONCE}
+        write_whole(self.folder / CHANGES, json.dumps(self._changes() | {_called(app, changes): lasting}, indent=1))
+
+    def _changes(self) -> dict[str, dict[str, Any]]:
+        file = self.folder / CHANGES
+        return json.loads(file.read_text()) if file.exists() else {}
 
     def _make(self, num_nodes: int) -> None:
         """Make certificates, node keys and Flower's configuration, and choose ports that are free."""
@@ -222,6 +240,11 @@ class LocalFederation:
 
     def _write(self, name: str, process: Started) -> None:
         (self.folder / "processes.json").write_text(json.dumps({**self.processes, name: process}, indent=1))
+
+
+def _called(app: Path, changes: Mapping[str, Any]) -> str:
+    """Return what tells the federations of an app apart."""
+    return f"{app.absolute()} {changes.get('name', '')}".strip()
 
 
 def free_ports(number: int) -> list[int]:
