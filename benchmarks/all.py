@@ -17,6 +17,7 @@ COMMANDS = {
     "secure": "secure.py",
     "engines": "engines.py --workloads silo,crowd",
     "engines-tiny": "engines.py --workloads tiny --pairs 25",
+    "float-types": "float_types.py",
     "sweeps": "sweeps.py",
     "growth": "growth.py --rounds 3 --picture docs/growth.png",
     "state-long": "state.py disk --epochs 20 --active 30 --num-examples 60 --rounds 4 --engine workers",

@@ -35,4 +35,5 @@ def _origin(record: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     load = "" if record["load before"] is None else f", load {record['load before']} before"
     note = f" {record['note']}" if "note" in record else ""
-    return f"`{record['command']}`: {record['day']}, commit {record['commit']}, {record['machine']}{load}; {versions}.{note}"
+    place = f"{record['day']}, commit {record['commit']}, {record['machine']}{load}"
+    return f"`{record['command']}`: {place}; {versions}.{note}"
