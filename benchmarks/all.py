@@ -17,6 +17,7 @@ COMMANDS = {
     "secure": "secure.py",
     "engines": "engines.py --workloads silo,crowd",
     "engines-tiny": "engines.py --workloads tiny --pairs 25",
+    "ablation": "ablation.py",
     "float-types": "float_types.py",
     "sweeps": "sweeps.py",
     "growth": "growth.py --rounds 3 --picture docs/growth.png",
