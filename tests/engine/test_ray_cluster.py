@@ -1,6 +1,7 @@
 """The ray engine on a cluster of two nodes beside the head, all on this machine; one of them is lost."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning"),  # Ray's own
 ]
 
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "cluster.md"
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
@@ -61,6 +63,22 @@ def test_a_users_exception_arrives_whole_and_leaves_the_run_as_it_was(cluster: C
     simulation.close()
     assert torch.equal(simulation.theta, theta)
     assert simulation.history == []
+
+
+def test_the_commands_of_the_page_run_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    first, longer = re.findall(r"^ *\$ (?:RAY_ADDRESS=auto )?(fedadmm run .*)", PAGE.read_text(), flags=re.MULTILINE)
+    for command, rounds in ((f"{first} --rounds 2", 2), (longer, 3)):
+        words = [sys.executable, "-m", *command.split()]
+        environment = os.environ | {"RAY_ADDRESS": cluster.address}
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        (records,) = tmp_path.glob("runs/*/rounds.jsonl")
+        assert len(records.read_text().splitlines()) == rounds  # the second goes on in the folder of the first
+    (folder,) = tmp_path.glob("runs/*")
+    shown = subprocess.run(
+        [sys.executable, "-m", "fedadmm", "check", folder], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "ray with 2 shares" in shown.stdout
 
 
 SCRIPT = """
