@@ -15,6 +15,7 @@ from ray.cluster_utils import Cluster
 from torch import nn
 from torch.nn import functional
 
+from commands import fedadmm_from_the_start
 from fedadmm import FedADMM, FedAvg, InputError
 from play import identical
 from ray_here import use_ray_here
@@ -65,20 +66,16 @@ def test_a_users_exception_arrives_whole_and_leaves_the_run_as_it_was(cluster: C
     assert simulation.history == []
 
 
-def test_the_commands_of_the_page_run_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    first, longer = re.findall(r"^ *\$ (?:RAY_ADDRESS=auto )?(fedadmm run .*)", PAGE.read_text(), flags=re.MULTILINE)
+def test_the_commands_of_the_page_run_on_a_cluster(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    first, longer = re.findall(r"^ *\$ RAY_ADDRESS=auto fedadmm (run .*)", PAGE.read_text(), flags=re.MULTILINE)
     for command, rounds in ((f"{first} --rounds 2", 2), (longer, 3)):
-        words = [sys.executable, "-m", *command.split()]
-        environment = os.environ | {"RAY_ADDRESS": cluster.address}
-        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = fedadmm_from_the_start(*command.split(), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        (records,) = tmp_path.glob("runs/*/rounds.jsonl")
-        assert len(records.read_text().splitlines()) == rounds  # the second goes on in the folder of the first
-    (folder,) = tmp_path.glob("runs/*")
-    shown = subprocess.run(
-        [sys.executable, "-m", "fedadmm", "check", folder], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert "ray with 2 shares" in shown.stdout
+        (records,) = tmp_path.glob("runs/*/rounds.jsonl")  # the second goes on in the folder of the first
+        assert len(records.read_text().splitlines()) == rounds
 
 
 SCRIPT = """
