@@ -12,7 +12,8 @@ def laws_command(
 ) -> None:
     """Hold an algorithm, also your own, to the laws that every method obeys; exit code 1 if one is broken.
 
-    A law that is broken is followed by what was seen and the remedy. It takes some seconds.
+    A law that is broken is followed by what was seen and the remedy. It takes some seconds. The constants are those of
+    the class; with others, call fedadmm.check_laws(MyMethod(rho=0.5)) from Python.
 
     Example: fedadmm laws own:MyMethod
     """
