@@ -45,10 +45,11 @@ browser:
 	  || echo "no browser can be installed here: the tests of the report's page are skipped"; \
 	fi
 
-# Start-up as ratios to `import torch`, and seconds per round as ratios to the bare PyTorch loop, all of the same
-# minute; needs an idle machine.
+# Time and memory as ratios to the bare PyTorch loop, and to `import torch`, of the same minutes; needs an idle machine. What is found is
+# written to results/bench/, and the tables of the pages are made from it. `make bench BENCH="startup engines"` runs these alone.
 bench: install
-	cd benchmarks && ../$(BIN)/python startup.py && ../$(BIN)/python engines.py
+	$(BIN)/python benchmarks/all.py $(BENCH)
+	$(BIN)/python docs/build.py --bench
 
 # The same for pfl and Flower's simulation, each in an environment of its own.
 bench-peers: install
@@ -56,7 +57,7 @@ bench-peers: install
 	  place=benchmarks/peers/.venv-$$(case $$peer in pfl*) echo pfl;; *) echo flower;; esac); \
 	  [ -d $$place ] || { $(PYTHON) -m venv $$place && $$place/bin/pip install --quiet --constraint constraints.txt torch "$$peer"; }; \
 	done
-	cd benchmarks && PYTHONPATH=. ../$(BIN)/python peers/peers.py
+	$(MAKE) bench BENCH=peers
 
 # The tables of README.md, docs/REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md, from results/; those of THEORY.md and ALGORITHMS.md,
 # measured again in some minutes.

@@ -3,7 +3,6 @@
 python benchmarks/engines.py --workloads silo,crowd,tiny --pairs 5
 """
 
-import platform
 import statistics
 import tempfile
 import time
@@ -15,15 +14,16 @@ from typing import Annotated, Any, NamedTuple
 import torch
 import typer
 from bare import BareLoop
+from recording import Record, show
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 from workloads import NUM_EXAMPLES, WORKLOADS, Workload
 
 from fedadmm import FedADMM, FedAvg, LocalTraining, Simulation, federate, make_dataset
 from fedadmm.state.disk import DiskStore
 
 NUM_TEST_EXAMPLES = 10_000
+COLUMNS = ("workload", "E", "what", "engine", "bare loop [s]", "ratio", "from to")
 ENGINES = {"silo": ("workers",), "crowd": ("workers",), "tiny": ("workers", "stacked")}
 
 
@@ -115,17 +115,15 @@ def _ratio(times: list[tuple[float, float]]) -> tuple[str, str, str]:
 def main(
     workloads: Annotated[str, typer.Option(help="Comma-separated.")] = "silo,crowd,tiny",
     pairs: Annotated[int, typer.Option(help="Rounds of each, interleaved with the bare loop.")] = 5,
+    record: Record = None,
 ) -> None:
     """Print the median ratio to the bare loop, and its spread."""
-    table = Table(title=f"Round / bare loop, {platform.machine()}, torch {torch.__version__}", title_justify="left")
-    for column in ("workload", "E", "what", "engine", "bare loop [s]", "ratio", "from to"):
-        table.add_column(column, no_wrap=True)
-    console = Console(stderr=True)
+    console, found = Console(stderr=True), []
     for name in workloads.split(","):
         for row in rows(name, pairs=pairs, console=console):
             console.print(*row, highlight=False)
-            table.add_row(*row)
-    Console(width=140).print(table)
+            found.append(dict(zip(COLUMNS, row, strict=True)))
+    show(found, title="Round / bare loop", record=record)
 
 
 if __name__ == "__main__":

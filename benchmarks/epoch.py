@@ -10,6 +10,7 @@ from typing import Annotated
 import torch
 import typer
 from engines import make_data
+from recording import Record, show
 from workloads import WORKLOADS
 
 from fedadmm import LocalTraining
@@ -20,11 +21,11 @@ from fedadmm.training.models import initial_model
 from fedadmm.training.task import LearningTask
 
 
-def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30) -> None:
+def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30, record: Record = None) -> None:
     """Print the median ratio and its quartiles, by the time of this thread alone."""
     torch.set_num_threads(1)
     keep_freed_memory()  # as a worker does
-    print("workload    batch size    FedAvg [s]    FedADMM / FedAvg (median, quartiles)")
+    rows = []
     for name in ("silo", "crowd"):
         workload = WORKLOADS[name]
         module = initial_model(workload.model, inputs=torch.empty(1, 1, 28, 28), num_classes=10, seed=0)
@@ -53,8 +54,16 @@ def main(pairs: Annotated[int, typer.Option(help="Epochs of each.")] = 30) -> No
                 times[kind].append(time.thread_time() - began)
         ratios = [b / a for a, b in zip(times["plain"][1:], times["admm"][1:], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        seconds = statistics.median(times["plain"][1:])
-        print(f"{name:8}    {workload.batch_size:10}    {seconds:10.3f}    {middle:.3f} ({low:.3f} to {high:.3f})")
+        rows.append(
+            {
+                "workload": name,
+                "batch size": str(workload.batch_size),
+                "FedAvg [s]": f"{statistics.median(times['plain'][1:]):.3f}",
+                "FedADMM / FedAvg": f"{middle:.3f}",
+                "quartiles": f"{low:.3f} to {high:.3f}",
+            }
+        )
+    show(rows, title="An epoch of FedADMM's local problem over one of FedAvg's", record=record)
 
 
 if __name__ == "__main__":

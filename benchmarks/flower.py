@@ -16,6 +16,8 @@ import threading
 import time
 from pathlib import Path
 
+from recording import show
+
 from fedadmm.flower.local import LocalFederation
 from fedadmm.flower.local.processes import family
 
@@ -72,8 +74,8 @@ def cpu_of_nodes(federation: LocalFederation) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: Path) -> None:
-    """Run the app and print a table."""
+def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: Path) -> dict[str, str]:
+    """Run the app and return what was measured."""
     app = shutil.copytree(APP, folder / "app")
     overrides = f"num-server-rounds={rounds} fraction-evaluate=0.0 num-clients={nodes} min-available-nodes={nodes}"
     environment = federation.command_environment
@@ -96,12 +98,14 @@ def measure(federation: MeteredFederation, *, nodes: int, rounds: int, folder: P
     up, down, cpu = up / nodes, down / nodes, cpu / nodes
     vector = records[-1]["bytes_up"] / nodes
     seconds = [record["seconds"] for record in records]
-    print(f"seconds per round: median {statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})")
-    print(f"from the first commit to the last: {clock:.1f} seconds a round")
-    print(f"a node uses {cpu:.1f} seconds of a core a round")
-    print(f"the upload's vector: {vector:,.0f} bytes")
-    print(f"a node sends {up:,.0f} bytes a round ({up / vector:.2f} of it)")
-    print(f"a node receives {down:,.0f} bytes a round ({down / vector:.2f} of it)")
+    return {
+        "seconds of a round, median": f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})",
+        "seconds a round, from the first commit to the last": f"{clock:.1f}",
+        "seconds of a core that a node uses a round": f"{cpu:.1f}",
+        "bytes of the upload's vector": f"{vector:,.0f}",
+        "bytes that a node sends a round": f"{up:,.0f} ({up / vector:.2f} of the vector)",
+        "bytes that a node receives a round": f"{down:,.0f} ({down / vector:.2f} of the vector)",
+    }
 
 
 def main() -> None:
@@ -110,6 +114,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--plain", action="store_true", help="nodes as Flower starts them")
+    parser.add_argument("--record", type=Path, help="also write the table to this file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         federation = MeteredFederation(Path(name) / "federation")
@@ -117,9 +122,11 @@ def main() -> None:
             federation.supernode = ("flower-supernode",)
         try:
             federation.up(num_nodes=arguments.nodes)
-            measure(federation, nodes=arguments.nodes, rounds=arguments.rounds, folder=Path(name))
+            found = measure(federation, nodes=arguments.nodes, rounds=arguments.rounds, folder=Path(name))
         finally:
             federation.down()
+    rows = [{"what": what, "measured": value} for what, value in found.items()]
+    show(rows, title="A round of the example app over local nodes", record=arguments.record)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple
 import matplotlib
 import torch
 import typer
+from recording import Record, show
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from fedadmm import FedADMM, LocalTraining, Simulation
 from fedadmm.data.generated import synthetic
@@ -101,16 +101,16 @@ SWEEPS = {"active clients": active, "registered clients": registered, "parameter
 def main(
     rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 5,
     picture: Annotated[Path | None, typer.Option(help="Where to draw it.")] = None,
+    record: Record = None,
 ) -> None:
     """Print seconds and memory of a round for each size, and draw them."""
-    table = Table(title="A round of FedADMM, state on disk, engine workers", title_justify="left")
-    for column in ("growing", "size", "seconds", "anonymous memory [GB]"):
-        table.add_column(column, justify="left" if column == "growing" else "right", no_wrap=True)
+    rows = []
     figure, axes = plt.subplots(2, len(SWEEPS), figsize=(12, 5.5), sharex="col", sharey="row", layout="constrained")
     for number, (name, sweep) in enumerate(SWEEPS.items()):
         points = list(track(sweep(rounds), description=name, console=Console(stderr=True)))
         for point in points:
-            table.add_row(name, f"{point.size:,}", f"{point.seconds:.3f}", f"{point.memory:.2f}")
+            taken = {"seconds": f"{point.seconds:.3f}", "anonymous memory [GB]": f"{point.memory:.2f}"}
+            rows.append({"growing": name, "size": f"{point.size:,}", **taken})
         sizes = [point.size for point in points]
         axes[0, number].loglog(sizes, [point.seconds for point in points], "o-", color="#0072B2")
         axes[1, number].semilogx(sizes, [point.memory for point in points], "o-", color="#D55E00")
@@ -120,7 +120,7 @@ def main(
     axes[0, 0].set_ylabel("seconds a round")
     axes[1, 0].set_ylabel("anonymous memory, GB")
     axes[1, 0].set_ylim(bottom=0)  # last, for a limit ends the fitting to what is drawn
-    Console(width=120).print(table)
+    show(rows, title="A round of FedADMM, state on disk, engine workers", record=record)
     if picture is not None:
         figure.savefig(picture, dpi=130)
 

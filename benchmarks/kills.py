@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from recording import Record, show
 
 sys.path += [str(Path(__file__).parents[1] / "tests" / part) for part in ("", "experiments")]
 
@@ -21,6 +22,7 @@ def main(
     kills: Annotated[int, typer.Option(help="How many kills at least.")] = 200,
     engine: Annotated[str, typer.Option(help="serial or workers.")] = "serial",
     seed: int = 0,
+    record: Record = None,
 ) -> None:
     """Kill runs until there were enough kills."""
     began, rng, done, runs = time.perf_counter(), random.Random(seed), 0, 0
@@ -35,7 +37,9 @@ def main(
             print(f"{done:4} kills, {runs:3} runs, {'the same bytes' if same else 'OTHER BYTES'}", flush=True)
             if not same:
                 raise SystemExit(1)
-    print(f"{done} kills in {runs} runs, {time.perf_counter() - began:.0f} s: model and records are the same bytes")
+    row = {"engine": engine, "kills": str(done), "runs": str(runs), "seconds": f"{time.perf_counter() - began:.0f}"}
+    row |= {"model and records": "the same bytes"}
+    show([row], title="Runs that were killed at random instants", record=record)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from recording import Record, show
 
 import fedadmm
 from fedadmm import FedADMM, Simulation
@@ -22,13 +23,15 @@ from fedadmm.secure.settings import Secure
 LOST = 0.1  # share of the clients that agree on masks and send nothing
 
 
-def main(clients: Annotated[list[int], typer.Option(help="Clients in a round.")] = [4, 100]) -> None:  # noqa: B006
+def main(
+    clients: Annotated[list[int], typer.Option(help="Clients in a round.")] = [4, 100],  # noqa: B006
+    record: Record = None,
+) -> None:
     """Print a table of rounds."""
     data, settings = fedadmm.load("digits"), Secure()
     head = ["clients", "neighbours", "threshold", "plain round", "secure round", "of a client", "of the server"]
     head += ["of the server, 10 % lost", "plain upload", "masked upload", "keys and shares"]
-    print(f"| {' | '.join(head)} |")
-    print("| ---: " * len(head) + "|")
+    rows = []
     for number in clients:
         federated = fedadmm.federate(data, num_clients=number, partition="iid", seed=0)
         plain, secure = (_seconds(federated, secure=table) for table in (None, settings))
@@ -37,9 +40,17 @@ def main(clients: Annotated[list[int], typer.Option(help="Clients in a round.")]
         _, recovering, _ = _protocol(number, settings, words, lost=round(LOST * number) or 1)
         degree, threshold = settings.degree(number), settings.shares_needed(number)
         up, hidden = (found.history[-1].bytes_up // number for _, found in (plain, secure))
-        row = [number, degree, threshold, f"{plain[0]:.2f} s", f"{secure[0]:.2f} s", f"{1000 * client:.1f} ms"]
+        row = [
+            str(number),
+            str(degree),
+            str(threshold),
+            f"{plain[0]:.2f} s",
+            f"{secure[0]:.2f} s",
+            f"{1000 * client:.1f} ms",
+        ]
         row += [f"{1000 * server:.0f} ms", f"{1000 * recovering:.0f} ms", f"{up:,} B", f"{hidden:,} B", f"{extra:,} B"]
-        print(f"| {' | '.join(map(str, row))} |", flush=True)
+        rows.append(dict(zip(head, row, strict=True)))
+    show(rows, title="A round with secure aggregation", record=record)
 
 
 def _seconds(data: Any, *, secure: Secure | None) -> tuple[float, Simulation]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from recording import Record, show
 
 COMMAND = ["-m", "fedadmm"]
 # What is started, and the ratio that it has to stay below.
@@ -31,13 +32,15 @@ COMPLETING = {"_FEDADMM_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "feda
 RUN = ["run", "digits", "--rounds", "20", "--set", "engine=serial", "--set", "model.name=softmax_regression"]
 
 
-def main(times: Annotated[int, typer.Option(help="Starts of each, in turns with `import torch`.")] = 3) -> None:
+def main(
+    times: Annotated[int, typer.Option(help="Starts of each, in turns with `import torch`.")] = 3, record: Record = None
+) -> None:
     """Print the median seconds of each, and its ratio to `import torch` between its own starts."""
+    rows = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         subprocess.run([sys.executable, *COMMAND, *RUN], cwd=folder, capture_output=True, check=True)
         (run,) = (folder / "runs").iterdir()
-        print(f"{'':<22} median [s]  ratio  promised", flush=True)
         for name, (arguments, promised) in STARTS.items():
             given = [str(run) if argument == "RUN" else argument for argument in arguments]
             own, torch = [], []
@@ -46,8 +49,11 @@ def main(times: Annotated[int, typer.Option(help="Starts of each, in turns with 
                 own.append(_seconds(given, cwd=folder, completing=name == "completion"))
             median = statistics.median(own)
             ratio = median / statistics.median(torch)
-            missed = "  missed" if ratio > promised else ""
-            print(f"{name:<22} {median:>10.2f} {ratio:>6.2f} {promised:>9.2f}{missed}", flush=True)
+            kept = "yes" if ratio <= promised else "no"
+            row = {"what is started": name, "median [s]": f"{median:.2f}", "ratio": f"{ratio:.2f}"}
+            rows.append(row | {"promised": f"{promised:.2f}", "kept": kept})
+            print(*rows[-1].values(), file=sys.stderr, flush=True)
+    show(rows, title="Start-up / `import torch`", record=record)
 
 
 def _seconds(arguments: list[str], *, cwd: Path, completing: bool) -> float:

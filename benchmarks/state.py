@@ -7,6 +7,7 @@ python benchmarks/state.py scale                            a million registered
 
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
+from recording import Record, show
 
 from fedadmm.algorithms import FedADMM
 from fedadmm.core.participation import Devices
@@ -97,6 +99,7 @@ def disk(
     rounds: Annotated[int, typer.Option(help="Measured rounds, after a first one that reads no state.")] = 3,
     engine: Engine = "serial",
     folder: Folder = TEMPORARY,
+    record: Record = None,
 ) -> None:
     """Compare the time of a round with state on disk and in memory, in turns."""
     place = Path(tempfile.mkdtemp(dir=folder))
@@ -129,7 +132,13 @@ def disk(
             if round:
                 ratios.append(ratio)
                 shares.append(share)
-        print(f"median from round 2 on: {statistics.median(ratios):.3f}, share {statistics.median(shares):.2%}")
+        row = {"active clients": str(active), "E": str(epochs), "B": str(batch_size), "engine": engine}
+        row |= {"rounds": str(rounds), "disk / memory": f"{statistics.median(ratios):.3f}"}
+        row |= {
+            "from to": f"{min(ratios):.3f} to {max(ratios):.3f}",
+            "share in the store": f"{statistics.median(shares):.2%}",
+        }
+        show([row], title="A round of CNN 1 with state on disk over one in memory", record=record)
         assert torch.equal(simulations["memory"].theta, simulations["disk"].theta)
     finally:
         for simulation in simulations.values():
@@ -138,7 +147,9 @@ def disk(
 
 
 @app.command()
-def memory(num_clients: int = 1000, active: int = 100, rounds: int = 30, folder: Folder = TEMPORARY) -> None:
+def memory(
+    num_clients: int = 1000, active: int = 100, rounds: int = 30, folder: Folder = TEMPORARY, record: Record = None
+) -> None:
     """Show that memory stays as it is while the state of 1,000 clients of CNN 1 grows to 13.3 GB."""
     free = shutil.disk_usage(folder).free / 1e9
     needed = 1.3 * num_clients * 2 * 1_663_370 * 4 / 1e9
@@ -160,22 +171,27 @@ def memory(num_clients: int = 1000, active: int = 100, rounds: int = 30, folder:
         engine="serial",
     )
     try:
-        print("round    seconds    in the store    on disk [GB]    anonymous [GB]    resident with the file [GB]")
+        rows = []
         for round in range(1, rounds + 1):
             before = simulation._store.spent  # type: ignore[attr-defined]
             taken = seconds(simulation.advance)
             own = simulation._store.spent - before  # type: ignore[attr-defined]
             used, size = memory_of_this_process(), (place / "state" / "data.mdb").stat().st_size / 1e9
             if round == 1 or round % 5 == 0:
-                kinds = f"{used['anonymous']:14.2f}    {used['resident']:10.2f}"
-                print(f"{round:5}    {taken:7.1f}    {own:12.1f}    {size:12.2f}    {kinds}", flush=True)
+                row = {"round": str(round), "seconds": f"{taken:.1f}", "in the store": f"{own:.1f}"}
+                row |= {"on disk [GB]": f"{size:.2f}", "anonymous [GB]": f"{used['anonymous']:.2f}"}
+                rows.append(row | {"resident with the file [GB]": f"{used['resident']:.2f}"})
+                print(*rows[-1].values(), file=sys.stderr, flush=True)
+        show(rows, title=f"Memory while the state of {num_clients:,} clients of CNN 1 grows", record=record)
     finally:
         simulation.close()
         shutil.rmtree(place)
 
 
 @app.command()
-def scale(rounds: int = 20, active: int = 100, engine: Engine = "serial", folder: Folder = TEMPORARY) -> None:
+def scale(
+    rounds: int = 20, active: int = 100, engine: Engine = "serial", folder: Folder = TEMPORARY, record: Record = None
+) -> None:
     """Compare a round among a million registered clients with one among ten thousand, in turns."""
     place = Path(tempfile.mkdtemp(dir=folder))
     simulations = {
@@ -196,13 +212,19 @@ def scale(rounds: int = 20, active: int = 100, engine: Engine = "serial", folder
         for round in range(rounds + 1):
             for number in list(simulations)[:: 1 if round % 2 else -1]:
                 taken[number] += [seconds(simulations[number].advance)]
-        print(f"softmax regression, {active} active clients, {rounds} rounds, engine {engine}")
-        print("registered    seconds a round (median, quartiles)    clients with state")
+        rows = []
         for number, times in taken.items():
             low, middle, high = statistics.quantiles(times[1:], n=4)
             seen = len({client for record in simulations[number].history for client in record.clients})
-            print(f"{number:10,}    {middle:14.3f} ({low:.3f} to {high:.3f})    {seen:22,}")
-        print(f"resident memory, both in one process: at most {memory_of_this_process()['highest']:.2f} GB")
+            row = {
+                "registered": f"{number:,}",
+                "seconds a round": f"{middle:.3f}",
+                "quartiles": f"{low:.3f} to {high:.3f}",
+            }
+            row |= {"clients with state": f"{seen:,}"}
+            rows.append(row | {"resident, both in one process [GB]": f"{memory_of_this_process()['highest']:.2f}"})
+        title = f"A round of softmax regression, {active} active clients, {rounds} rounds, engine {engine}"
+        show(rows, title=title, record=record)
     finally:
         for simulation in simulations.values():
             simulation.close()

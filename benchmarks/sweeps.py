@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from recording import Record, show
 
 COMPARE = ["-m", "fedadmm", "compare", "digits", "--algorithms", "fast_fedadmm"]
 TUNE = ["-m", "fedadmm", "tune", "digits", "--algorithms", "fedavg", "--rounds", "10"]
@@ -26,14 +27,17 @@ SWEEPS: dict[str, tuple[list[str], list[str], float | None]] = {
 }
 
 
-def main(times: Annotated[int, typer.Option(help="Pairs of each, in turns.")] = 5) -> None:
+def main(times: Annotated[int, typer.Option(help="Pairs of each, in turns.")] = 5, record: Record = None) -> None:
     """Print the median seconds of each, and the median of its ratios to what it is beside."""
-    print(f"{'':<24} median [s]  ratio  aim", flush=True)
+    rows = []
     for name, (command, beside, aim) in SWEEPS.items():
         pairs = [(_seconds(beside), _seconds(command)) for _ in range(times)]
         ratio = statistics.median(long / short for short, long in pairs)
         middle = statistics.median(long for _, long in pairs)
-        print(f"{name:<24} {middle:>10.1f} {ratio:>6.2f}  {'' if aim is None else f'{aim:.2f}'}", flush=True)
+        row = {"what": name, "median [s]": f"{middle:.1f}", "ratio": f"{ratio:.2f}"}
+        rows.append(row | {"aim": "" if aim is None else f"{aim:.2f}"})
+        print(*rows[-1].values(), file=sys.stderr, flush=True)
+    show(rows, title="Sweeps / one run, or one by one", record=record)
 
 
 def _seconds(command: list[str]) -> float:

@@ -1,13 +1,15 @@
-"""Fill in README, REPRODUCTION, FAMILY, AUTO, CLOCK, CONVEX, PRIVACY, UPLOADS (.md) from results/, others by measuring.
+"""Fill in the tables of README and of pages of docs/ from results/, others by measuring.
 
-What stands between <!-- reproduce NAME ... --> (or clock, privacy, uploads, keys) and <!-- end --> is made again from
-the published records, or worked out on the spot. Pages are checked but for the blocks that take minutes.
+What stands between <!-- reproduce NAME ... --> (or bench, clock, privacy, uploads, keys) and <!-- end --> is made again
+from the published records, or worked out on the spot. Pages are checked but for the blocks that take minutes. With
+--bench only what was timed is filled in.
 """
 
 import re
 import sys
 from pathlib import Path
 
+import bench_tables
 import clock
 import convex_tables
 import privacy_table
@@ -38,6 +40,9 @@ NAMES = (
     "ALGORITHMS.md",
     "PRIVACY.md",
     "UPLOADS.md",
+    "SPEED.md",
+    "STATE.md",
+    "DEPLOY.md",
 )
 PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -103,18 +108,20 @@ def filled(text: str, *, draw: bool) -> str:
 
 def main() -> None:
     """Rewrite the pages, or those that are named, or with --check say whether they are up to date."""
-    check = "--check" in sys.argv
-    names = [name for name in sys.argv[1:] if name != "--check"] or list(PAGES)
+    check, bench = ("--check" in sys.argv), ("--bench" in sys.argv)
+    names = [name for name in sys.argv[1:] if not name.startswith("--")] or list(PAGES)
     if unknown := set(names) - set(PAGES):
         sys.exit(f"there is no page {', '.join(sorted(unknown))}; use {', '.join(PAGES)}")
     for page in (PAGES[name] for name in names):
         before = page.read_text()
-        after = convex_tables.filled(filled(before, draw=not check))
+        after = bench_tables.filled(before)
+        if not bench:
+            after = convex_tables.filled(filled(after, draw=not check))
         if not check:
             page.write_text(after)
         elif after != before:
             sys.exit(f"{page.name} is not what results/ and the measurements say: run make docs")
-    if not check and "THEORY.md" in names:
+    if not (check or bench) and "THEORY.md" in names:
         theory_figures.draw()
 
 

@@ -1,7 +1,6 @@
 """Small federations on which the laws are tried: quadratics, and a network with buffers and dropout."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,54 +8,26 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm.core.algorithm import AnyAlgorithm, Vector
-from fedadmm.core.engine import Task
-from fedadmm.core.round import Buffers
-from fedadmm.core.transport import Transport
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import PartitionedData
+from fedadmm.studies.laws.play import NUM_CLIENTS, World, quadratic_world
 from fedadmm.training.evaluation import accuracy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.task import LearningTask
-from play import Play
-from quadratics import NO_BUFFERS, heterogeneous
 
-NUM_CLIENTS = 5
-
-
-@dataclass(frozen=True)
-class World:
-    """A task with its initial model."""
-
-    task: Task
-    theta: Vector
-    buffers: Buffers
-    poison: Callable[[int], None]  # from now on this client's answers are not finite
-
-    def play(
-        self, algorithm: AnyAlgorithm, *, weights: Sequence[float] | None = None, transport: Transport | None = None
-    ) -> Play:
-        """Return a federation of this world's clients, before round 1."""
-        return Play(
-            algorithm,
-            self.task,
-            self.theta.clone(),
-            num_clients=NUM_CLIENTS,
-            weights=weights,
-            buffers=Buffers(*(part.clone() for part in self.buffers)),
-            transport=transport,
-        )
-
-
-def quadratic_world() -> World:
-    """Return quadratics in three dimensions, solved by four gradient steps."""
-    task = heterogeneous(NUM_CLIENTS, 3, num_steps=4, learning_rate=0.2)
-    return World(
-        task,
-        torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64),
-        NO_BUFFERS,
-        lambda client: task.targets[client].fill_(torch.nan),
-    )
+__all__ = [
+    "NUM_CLIENTS",
+    "WORLDS",
+    "World",
+    "learning_task",
+    "made",
+    "network",
+    "network_world",
+    "perceptron",
+    "quadratic_world",
+    "solvers_world",
+    "some_data",
+]
 
 
 def network() -> nn.Module:

@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from bare import BareLoop
+from recording import Record, show
 from rich.console import Console
-from rich.table import Table
 from workloads import WORKLOADS
 
 HERE = Path(__file__).parent
@@ -49,16 +48,23 @@ def peer_seconds(peer: str, environment: Path, name: str, rounds: int) -> list[f
     return times
 
 
+def version(peer: str, environments: Path) -> str:
+    """Return the release of a peer that its environment has."""
+    package = {"flower": "flwr"}.get(peer, peer)
+    ask = f"from importlib.metadata import version; print(version({package!r}))"
+    python = environments / f".venv-{peer}" / "bin" / "python"
+    return subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def main(
     environments: Annotated[Path, typer.Option(help="Folder with an environment for each peer.")] = HERE,
     peers: Annotated[str, typer.Option(help="Comma-separated.")] = "pfl,flower",
     workloads: Annotated[str, typer.Option(help="Comma-separated.")] = "silo,crowd,tiny",
     rounds: Annotated[int, typer.Option(help="Measured rounds of each peer.")] = 5,
+    record: Record = None,
 ) -> None:
     """Print the median seconds of a round, and its ratio to the bare loop's."""
-    table = Table(title=f"FedAvg round of a peer / bare loop, torch {torch.__version__}", title_justify="left")
-    for column in ("workload", "peer", "bare loop [s]", "round [s]", "ratio", "from to"):
-        table.add_column(column, no_wrap=True)
+    rows = []
     for name in workloads.split(","):
         bare = BareLoop.of(WORKLOADS[name])
         for peer in peers.split(","):
@@ -67,14 +73,13 @@ def main(
             bares += [bare.seconds(epochs=1) for _ in range(rounds)]
             yardstick = statistics.median(bares)
             ratios = [seconds / yardstick for seconds in theirs]
-            row = (
-                name, peer, f"{yardstick:.2f}", f"{statistics.median(theirs):.2f}",
-                f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}",
-            )  # fmt: skip
-            Console(stderr=True).print(*row, highlight=False)
-            table.add_row(*row)
+            row = {"workload": name, "peer": f"{peer} {version(peer, environments)}"}
+            row |= {"bare loop [s]": f"{yardstick:.2f}", "round [s]": f"{statistics.median(theirs):.2f}"}
+            row |= {"ratio": f"{statistics.median(ratios):.2f}", "from to": f"{min(ratios):.2f} to {max(ratios):.2f}"}
+            Console(stderr=True).print(*row.values(), highlight=False)
+            rows.append(row)
         bare.close()
-    Console(width=140).print(table)
+    show(rows, title="FedAvg round of a peer / bare loop", record=record)
 
 
 if __name__ == "__main__":

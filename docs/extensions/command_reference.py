@@ -16,6 +16,7 @@ EXAMPLES = {
     "show": "fedadmm show runs/*",
     "report": "fedadmm report runs --out report",
     "check": "fedadmm check runs/*",
+    "laws": "fedadmm laws scaffold",
     "export": "fedadmm export runs/* --out model.safetensors",
     "tune": "fedadmm tune digits --algorithms fedavg --rounds 2 --search local.learning_rate=0.1,0.5",
     "data list": "fedadmm data list",

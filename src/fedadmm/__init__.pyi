@@ -57,6 +57,8 @@ from fedadmm.data import make_dataset as make_dataset
 from fedadmm.data.generated import GeneratedData as GeneratedData
 from fedadmm.runs.records import Record as Record
 from fedadmm.runs.simulation import Simulation as Simulation
+from fedadmm.studies.laws import Verdict as Verdict
+from fedadmm.studies.laws import check_laws as check_laws
 from fedadmm.training.local import LocalTraining as LocalTraining
 
 __version__: str

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,23 @@ def test_no_page_names_a_key_that_does_not_exist():
         if found[1] not in known[found[0]]
     ]
     assert wrong == []
+
+
+def test_what_was_timed_is_on_the_pages_as_it_was_recorded(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    filled = import_module("bench_tables").filled
+    with_blocks = [page for page in PAGES if "<!-- bench " in page.read_text()]
+    assert len(with_blocks) >= 5
+    assert [page.name for page in with_blocks if filled(page.read_text()) != page.read_text()] == []
+
+
+@pytest.mark.parametrize("name", ["SPEED", "STATE", "DEPLOY", "PRIVACY", "UPLOADS"])
+def test_a_page_of_measurements_has_no_figure_that_was_typed(name):
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    made = r"<!-- (?:bench|privacy|uploads).*?<!-- end -->"
+    prose = re.sub(rf"{made}|```.*?```|^ {{4,}}.*?$|`[^`]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+    versions = re.sub(r"\d+\.\d+\.\d+(?:\.\d+)?|Flower 1\.\d+", "", prose)
+    assert re.findall(r".*\d\.\d\d.*|.*\b\d+(?:\.\d+)? (?:MB|GB|ms)\b.*", versions) == []
 
 
 @pytest.fixture(scope="module")

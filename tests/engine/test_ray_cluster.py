@@ -1,6 +1,7 @@
 """The ray engine on a cluster of two nodes beside the head, all on this machine; one of them is lost."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from ray.cluster_utils import Cluster
 from torch import nn
 from torch.nn import functional
 
+from commands import fedadmm_from_the_start
 from fedadmm import FedADMM, FedAvg, InputError
 from play import identical
 from ray_here import use_ray_here
@@ -26,6 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning"),  # Ray's own
 ]
 
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "cluster.md"
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
@@ -61,6 +64,18 @@ def test_a_users_exception_arrives_whole_and_leaves_the_run_as_it_was(cluster: C
     simulation.close()
     assert torch.equal(simulation.theta, theta)
     assert simulation.history == []
+
+
+def test_the_commands_of_the_page_run_on_a_cluster(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    first, longer = re.findall(r"^ *\$ RAY_ADDRESS=auto fedadmm (run .*)", PAGE.read_text(), flags=re.MULTILINE)
+    for command, rounds in ((f"{first} --rounds 2", 2), (longer, 3)):
+        done = fedadmm_from_the_start(*command.split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (records,) = tmp_path.glob("runs/*/rounds.jsonl")  # the second goes on in the folder of the first
+        assert len(records.read_text().splitlines()) == rounds
 
 
 SCRIPT = """

@@ -8,12 +8,11 @@ from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.memory import MemoryStore
+from fedadmm.studies.laws import laws
 from fedadmm.training.local import LocalTraining
 from methods import ON_NETWORKS
 from play import identical
 from worlds import World, made, network, perceptron, some_data
-
-ROUNDS = ([0, 1, 3], [0, 2, 3], [1, 2, 4])
 
 
 def _simulation(method: Algorithm, store: MemoryStore | None = None, **options: Any) -> Simulation:
@@ -44,9 +43,7 @@ def _outcome(simulation: Simulation) -> Any:
 
 
 def test_the_same_rounds_twice_give_the_same_bytes(method: Algorithm, world: World) -> None:
-    one, other = (world.play(method).rounds(ROUNDS) for _ in range(2))
-    assert identical(tuple(one.checkpoint), tuple(other.checkpoint))
-    assert identical(one.states, other.states)
+    assert laws.same_bytes_twice(method, world) is None
 
 
 def test_a_run_that_stopped_and_went_on_is_the_run_that_did_not(method: Algorithm) -> None:
@@ -59,13 +56,7 @@ def test_a_run_that_stopped_and_went_on_is_the_run_that_did_not(method: Algorith
 
 
 def test_a_round_that_was_not_committed_leaves_no_trace(method: Algorithm, world: World) -> None:
-    play, twin = (world.play(method).rounds(ROUNDS[:1]) for _ in range(2))
-    before = dict(play.states)
-    play.visits([0, 2, 3])  # killed before its commit
-    assert identical(play.states, before)
-    assert identical(play.round([1, 2, 4]), twin.round([1, 2, 4]))
-    assert identical(tuple(play.checkpoint), tuple(twin.checkpoint))
-    assert identical(play.states, twin.states)
+    assert laws.lost_leaves_no_trace(method, world) is None
 
 
 def test_methods_meet_the_same_clients_epochs_and_initial_model() -> None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "show": "Show a run: its experiment, its rounds in short, what it reached.",
     "report": "Make a report of runs: a page to look at, figures for print, tables in Markdown and LaTeX.",
     "check": "Verify a run folder, every checksum of it, and print what it holds; exit code 2 if it is damaged.",
+    "laws": "Hold an algorithm, also your own, to the laws that every method obeys; exit code 1 if one is broken.",
     "export": "Write the model, a client's state or a client's personal model to a safetensors file.",
     "tune": "Find each method's best values, of its learning rate or of any key, on held-out training examples.",
     "data": "Get datasets, see which are there, and look at how a partition deals them to clients.",

@@ -1,0 +1,51 @@
+"""Run the benchmarks and write what they find to results/bench/, from which the pages are made: `make bench`.
+
+python benchmarks/all.py                       all of them, some 90 minutes
+python benchmarks/all.py engines state-scale   these alone
+python docs/build.py --bench                   then makes the pages again
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+COMMANDS = {
+    "startup": "startup.py",
+    "epoch": "epoch.py",
+    "secure": "secure.py",
+    "engines": "engines.py --workloads silo,crowd",
+    "engines-tiny": "engines.py --workloads tiny --pairs 25",
+    "ablation": "ablation.py",
+    "float-types": "float_types.py",
+    "sweeps": "sweeps.py",
+    "growth": "growth.py --rounds 3 --picture docs/growth.png",
+    "state-long": "state.py disk --epochs 20 --active 30 --num-examples 60 --rounds 4 --engine workers",
+    "state-longer": "state.py disk --epochs 20 --active 100 --num-examples 60 --rounds 3 --engine workers",
+    "state-short": "state.py disk --epochs 1 --active 100 --num-examples 60 --rounds 6 --engine workers",
+    "state-serial": "state.py disk --epochs 1 --active 10 --rounds 4",
+    "state-memory": "state.py memory",
+    "state-scale": "state.py scale",
+    "kills": "kills.py --kills 200",
+    "kills-workers": "kills.py --kills 30 --engine workers",
+    "flower": "flower.py --nodes 4 --rounds 6",
+    "peers": "peers/peers.py",
+}
+
+
+def main() -> None:
+    """Run those that are named, or all but the peers, which need environments of their own (`make bench-peers`)."""
+    names = sys.argv[1:] or [name for name in COMMANDS if name != "peers"]
+    if unknown := set(names) - set(COMMANDS):
+        sys.exit(f"there is no benchmark {', '.join(sorted(unknown))}; use {', '.join(COMMANDS)}")
+    environment = os.environ | {"PYTHONPATH": str(HERE)}
+    for name in names:
+        script, *arguments = COMMANDS[name].split()
+        command = [sys.executable, str(HERE / script), *arguments, "--record", f"results/bench/{name}.json"]
+        threads = {"OMP_NUM_THREADS": "1"} if name == "secure" else {}
+        subprocess.run(command, cwd=HERE.parent, env=environment | threads, check=True)
+
+
+if __name__ == "__main__":
+    main()
