@@ -110,6 +110,8 @@ def test_runs_are_played_at_once_where_that_is_possible(
     monkeypatch.setattr(side_by_side, "num_cores", lambda: 2)
     monkeypatch.setattr(side_by_side, "_memory", lambda: 2**40)
     assert processes_for(experiments) == expected
+    in_memory = experiments[0].state.store == "memory"
+    assert processes_for(experiments, records_only=True) == (2 if in_memory else expected)
     monkeypatch.setattr(side_by_side, "_memory", lambda: 2**30)
     assert processes_for(experiments) == 1
 

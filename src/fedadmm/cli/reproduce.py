@@ -138,7 +138,7 @@ def _run_missing(
     def run(waiting: Sequence[Experiment], next_run: NextRun) -> Iterator[tuple[Experiment, bool]]:
         from fedadmm.runs.side_by_side import processes_for  # imports torch
 
-        at_once = processes_for(waiting)
+        at_once = processes_for(waiting, records_only=True)
 
         def next_one() -> Experiment | None:
             experiment = next_run(at_once)

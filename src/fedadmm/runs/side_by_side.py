@@ -58,10 +58,11 @@ class Job(NamedTuple):
         return f"the run {self.experiment.folder_name}"
 
 
-def processes_for(experiments: Sequence[Experiment]) -> int:
+def processes_for(experiments: Sequence[Experiment], *, records_only: bool = False) -> int:
     """Return how many runs to play at once; 1 where that would be slower, or is not possible.
 
     A single run uses all cores already, but most of them wait while a small model is evaluated or averaged.
+    records_only: nobody asks for the states of clients when a run has ended, so that they may be in memory.
     """
     cores, folders = num_cores(), {experiment.folder_name for experiment in experiments}
     if len(folders) < max(2, cores / 2) or len(folders) < len(experiments) or not _forks():
@@ -69,7 +70,7 @@ def processes_for(experiments: Sequence[Experiment]) -> int:
     for one in experiments:
         if one.engine not in ("workers", "serial") or one.workers is not None or one.device != "cpu":
             return 1
-        if one.state.store != "disk":
+        if one.state.store != "disk" and not records_only:
             return 1
     return max(1, min(cores, len(experiments), _memory() // ROOM))
 
