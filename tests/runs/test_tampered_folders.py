@@ -106,18 +106,23 @@ def _first_client(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("unable to write to file </torch_1>: No space left"), OSError(24, "Many")]
+    "error", [RuntimeError("unable to allocate for file </torch_1_left>: No space left"), OSError(24, "Many")]
 )
 def test_workers_that_cannot_be_started_are_a_sentence_and_leave_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
+    left = Path("/dev/shm/torch_1_left")
+
     def full(*_: Any, **__: Any) -> None:
+        left.touch()
         raise error
 
     monkeypatch.setattr(workers, "Pool", full)
     with pytest.raises(InputError, match=r"cannot start 2 worker processes: .*; free /dev/shm, allow more open files"):
         run(_experiment(engine="workers", workers=2), out=tmp_path)
     assert not list(tmp_path.iterdir())
+    assert left.exists() == isinstance(error, OSError)  # the other one names it
+    left.unlink(missing_ok=True)
 
 
 LIMITED = """
