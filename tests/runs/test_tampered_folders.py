@@ -12,6 +12,7 @@ import fuzz
 from fedadmm import Experiment, InputError
 from fedadmm.cli.export import export_command
 from fedadmm.engine import workers
+from fedadmm.report.runs import read_run
 from fedadmm.runs.check import findings
 from fedadmm.runs.export import export, read_model
 from fedadmm.runs.records import RunFolder
@@ -43,6 +44,17 @@ def test_a_bad_experiment_is_not_blamed_on_the_store(folder: Path) -> None:
         assert not any("damaged" in problem for problem in _problems(folder)), text
     file.write_bytes(sound)
     assert _problems(folder) == []
+
+
+def test_an_experiment_that_was_made_to_name_code_does_not_run_it(folder: Path, tmp_path: Path) -> None:
+    file, trace = folder / "experiment.toml", tmp_path / "trace"
+    code = f'[data]\nname = "os:mkdir"\noptions = {{path = "{trace}"}}\n'
+    file.write_text(file.read_text().replace('[data]\nname = "digits"\n', code))
+    assert "os:mkdir" in file.read_text()
+    read_run(folder)
+    assert any("the state is not that of experiment.toml" in problem for problem in _problems(folder))
+    export(folder, client=None, personal=False, data_dir=None)
+    assert not trace.exists()
 
 
 def test_export_refuses_the_model_that_check_knows_is_wrong(folder: Path) -> None:
