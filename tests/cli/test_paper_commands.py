@@ -14,7 +14,7 @@ from fedadmm.config.plans import preset_descriptions
 from fedadmm.core.errors import InputError
 from fedadmm.data.sources import MNIST
 from fedadmm.runs.tuning import write_tuned
-from fedadmm.studies import campaign
+from fedadmm.studies import costs
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import as_released
 
@@ -62,7 +62,7 @@ def test_list_shows_every_table_and_figure_with_runs_and_hours_once_they_are_tim
 def test_the_status_of_all_presets_has_a_row_for_each_that_is_run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(campaign, "_probe", lambda experiment: 1e-6)  # seconds; to time all networks takes longer
+    monkeypatch.setattr(costs, "_probe", lambda experiment: 1e-6)  # seconds; to time all networks takes longer
     shown = CliRunner().invoke(app, ["reproduce", "--status"])
     assert shown.exit_code == 0, shown.output
     rows = [line.split("│")[1].strip() for line in shown.stdout.splitlines() if line.startswith("│")]

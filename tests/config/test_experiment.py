@@ -153,3 +153,9 @@ def test_hashes_are_those_of_0_1_0() -> None:
     # As 0.1.0 printed them, with `silence` and `sitting_out`.
     tables = [{"name": "fedpd", "skip_probability": 0.9}, {"name": "randomised_server"}]
     assert [Experiment(algorithm=table).hash for table in tables] == ["a7ec987bac", "41c51f6867"]
+
+
+@pytest.mark.parametrize("text", ["rounds =", "x" * 100, "[" * 3000, "rounds = " + "9" * 5000, "\x00"])
+def test_what_is_not_toml_is_a_sentence(text: str) -> None:
+    with pytest.raises(InputError, match="not TOML"):
+        Experiment.from_toml(text)

@@ -1,5 +1,6 @@
 """A run that cannot write says so in one sentence, loses nothing, and goes on once it can."""
 
+import ctypes
 import os
 import resource
 import tempfile
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from killed_runs import Result, RunPlace
+from soak import may_mount
 
 
 @pytest.mark.slow
@@ -65,8 +67,36 @@ def test_a_read_only_folder_is_one_sentence_and_nothing_is_lost(whole: Result) -
         assert place.result("out") == whole
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("want", ["shared memory", "handles"])
+def test_want_of_shared_memory_or_handles_is_one_sentence_and_the_run_goes_on_afterwards(
+    place: RunPlace, whole: Result, want: str, out: str
+) -> None:
+    before = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (24, 24))
+    if want == "shared memory":
+        before = _fill_shared_memory
+        if not may_mount():
+            pytest.skip("only who may mount can have a full /dev/shm of their own")
+    assert place.run(out, "--set", "engine=workers", "--set", "workers=2", before=before) == 2
+    assert "Traceback" not in place.said
+    assert "cannot start 2 worker processes" in place.said
+    assert "free /dev/shm, allow more open files (ulimit -n), use fewer workers" in place.said
+    assert not (place.folder / out).exists() or not list((place.folder / out).iterdir())
+    assert place.run(out) == 0
+    assert place.result(out) == whole
+
+
 def _limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _fill_shared_memory() -> None:
+    """Give this process a /dev/shm of its own, which has a page of room."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    new_mounts, private = 0x00020000, 0x4000 | 0x40000  # CLONE_NEWNS; MS_REC, MS_PRIVATE
+    assert libc.unshare(new_mounts) == 0
+    assert libc.mount(b"none", b"/", None, private, None) == 0
+    assert libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=4k") == 0
 
 
 def _allow_writing(folder: Path, allowed: bool) -> None:

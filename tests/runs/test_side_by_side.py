@@ -14,7 +14,7 @@ from fedadmm.api import running
 from fedadmm.runs import side_by_side
 from fedadmm.runs.check import check_run
 from fedadmm.runs.listeners import Listener
-from fedadmm.runs.side_by_side import Told, play_side_by_side, processes_for
+from fedadmm.runs.side_by_side import SideBySide, Told, processes_for
 
 QUICK = Experiment(
     rounds=3, algorithm=FedADMM(), model={"name": "softmax_regression"}, data={"num_clients": 20}, local={"epochs": 1}
@@ -33,8 +33,7 @@ def files_of(folder: Path) -> dict[str, Any]:
 
 def play(experiments: list[Experiment], out: Path, **options: Any) -> list[Any]:
     """Play runs in two processes."""
-    settings = {"out": out, "data_dir": None, "processes": 2, "tell": lambda told: None}
-    return [*play_side_by_side(experiments, **settings | options)]
+    return [*SideBySide(out, None, processes=2, **options).play(experiments)]
 
 
 def test_a_run_beside_others_has_the_files_of_one_alone_and_tells_of_every_round(tmp_path: Path) -> None:
@@ -111,6 +110,8 @@ def test_runs_are_played_at_once_where_that_is_possible(
     monkeypatch.setattr(side_by_side, "num_cores", lambda: 2)
     monkeypatch.setattr(side_by_side, "_memory", lambda: 2**40)
     assert processes_for(experiments) == expected
+    in_memory = experiments[0].state.store == "memory"
+    assert processes_for(experiments, records_only=True) == (2 if in_memory else expected)
     monkeypatch.setattr(side_by_side, "_memory", lambda: 2**30)
     assert processes_for(experiments) == 1
 

@@ -12,6 +12,7 @@ import fuzz
 from fedadmm import Experiment, InputError
 from fedadmm.cli.export import export_command
 from fedadmm.engine import workers
+from fedadmm.report.runs import read_run
 from fedadmm.runs.check import findings
 from fedadmm.runs.export import export, read_model
 from fedadmm.runs.records import RunFolder
@@ -43,6 +44,17 @@ def test_a_bad_experiment_is_not_blamed_on_the_store(folder: Path) -> None:
         assert not any("damaged" in problem for problem in _problems(folder)), text
     file.write_bytes(sound)
     assert _problems(folder) == []
+
+
+def test_an_experiment_that_was_made_to_name_code_does_not_run_it(folder: Path, tmp_path: Path) -> None:
+    file, trace = folder / "experiment.toml", tmp_path / "trace"
+    code = f'[data]\nname = "os:mkdir"\noptions = {{path = "{trace}"}}\n'
+    file.write_text(file.read_text().replace('[data]\nname = "digits"\n', code))
+    assert "os:mkdir" in file.read_text()
+    read_run(folder)
+    assert any("the state is not that of experiment.toml" in problem for problem in _problems(folder))
+    export(folder, client=None, personal=False, data_dir=None)
+    assert not trace.exists()
 
 
 def test_export_refuses_the_model_that_check_knows_is_wrong(folder: Path) -> None:
@@ -106,18 +118,23 @@ def _first_client(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("unable to write to file </torch_1>: No space left"), OSError(24, "Many")]
+    "error", [RuntimeError("unable to allocate for file </torch_1_left>: No space left"), OSError(24, "Many")]
 )
 def test_workers_that_cannot_be_started_are_a_sentence_and_leave_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
+    left = Path("/dev/shm/torch_1_left")
+
     def full(*_: Any, **__: Any) -> None:
+        left.touch()
         raise error
 
     monkeypatch.setattr(workers, "Pool", full)
     with pytest.raises(InputError, match=r"cannot start 2 worker processes: .*; free /dev/shm, allow more open files"):
         run(_experiment(engine="workers", workers=2), out=tmp_path)
     assert not list(tmp_path.iterdir())
+    assert left.exists() == isinstance(error, OSError)  # the other one names it
+    left.unlink(missing_ok=True)
 
 
 LIMITED = """

@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from fedadmm.config.tables import DataSettings, ModelSettings
 from fedadmm.runs.listeners import Callback, Listener, OutOfTimeError, TimeBudget
 from fedadmm.runs.records import Record
 from fedadmm.runs.runner import run as run_experiment
-from fedadmm.studies.campaign import CostEstimate, Job, Places, gradient_evaluations, jobs_of, play
+from fedadmm.studies.campaign import Job, NextRun, Places, PlayRuns, jobs_of, play
+from fedadmm.studies.costs import CostEstimate, gradient_evaluations
 from fedadmm.studies.paper.study import PaperRun, Study
 from fedadmm.studies.ratios import Arrival, arrivals_file, keep_arrivals
 from fedadmm.training.local import LocalTraining
@@ -55,11 +56,12 @@ def costs(tmp_path: Path) -> CostEstimate:
     return CostEstimate(cache=tmp_path / "pace.json")
 
 
-def runner(places: Places, *listeners: Listener) -> Callable[[Experiment], bool]:
-    """Return what runs an experiment for real."""
+def runner(places: Places, *listeners: Listener) -> PlayRuns:
+    """Return what runs experiments for real, one after the other."""
 
-    def run(experiment: Experiment) -> bool:
-        return run_experiment(experiment, out=places.runs, listeners=listeners).status != "stopped"
+    def run(waiting: Sequence[Experiment], next_run: NextRun) -> Iterator[tuple[Experiment, bool]]:
+        while (one := next_run(1)) is not None:
+            yield one, run_experiment(one, out=places.runs, listeners=listeners).status != "stopped"
 
     return run
 
@@ -81,8 +83,8 @@ def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, costs):
 def test_what_is_done_is_not_run_again(places, costs):
     list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
 
-    def never(experiment: Experiment) -> bool:
-        raise AssertionError(experiment)
+    def never(waiting: Sequence[Experiment], next_run: NextRun) -> Iterator[tuple[Experiment, bool]]:
+        raise AssertionError(waiting)
 
     assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=never))
 
@@ -97,14 +99,8 @@ def test_a_run_of_which_only_the_arrival_is_kept_is_not_run_again(places):
 
 
 def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, costs):
-    calls = []
-
-    def run(experiment: Experiment) -> bool:
-        calls.append(experiment.label)
-        return runner(places, Callback(lambda record, _: True))(experiment)  # stopped after its first round
-
+    run = runner(places, Callback(lambda record, _: True))  # each is stopped after its first round
     assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=run))
-    assert calls == ["fedavg"]
     partly = {job.experiment.label: len(job.records) for job in jobs(places)}
     assert partly == {"fedavg": 1, "feddyn": 0}
     done = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))

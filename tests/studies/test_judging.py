@@ -63,8 +63,9 @@ def test_a_rate_gets_no_more_rounds_than_the_best_needed_and_the_winner_runs_wit
 
     assert asked(jobs()) == [(0.1, 0, 100)]
     scores[0.1, 0] = (0.5, 0.6, 0.9)  # arrives in round 3
-    assert asked(jobs()) == [(0.05, 0, 3), (0.2, 0, 3)]
+    assert asked(jobs()) == [(0.05, 0, 3)]
     scores[0.05, 0] = (0.5, 0.6, 0.7)  # no longer ahead: it ends
+    assert asked(jobs()) == [(0.2, 0, 3)]  # it would not be needed if 0.05 were ahead
     scores[0.2, 0] = (0.5, 0.9)
     assert asked(jobs()) == [(0.4, 0, 2)]
     scores[0.4, 0] = (0.1, 0.1)

@@ -11,7 +11,7 @@ from fedadmm.algorithms import FedADMM, FedADMMReleased, FedProx
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.runs.tuning import write_tuned
-from fedadmm.studies.campaign import CostEstimate
+from fedadmm.studies.costs import CostEstimate
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import as_released, published, read_tuned, tuned_experiment
 from fedadmm.studies.ratios import arrivals_file, comparisons, overall, read_arrivals

@@ -45,7 +45,7 @@ class Bars:
         self, runs: Sequence[tuple[Goal, str]], *, console: Console | None = None, tell_refused: bool = True
     ) -> None:
         self._console = Console(stderr=True) if console is None else console
-        self._runs, self._tell_refused = runs, tell_refused
+        self._runs, self._tell_refused = list(runs), tell_refused
         self._progress = _progress(self._console)
         self._tasks: dict[int, Any] = {}
         self._handle: Any = None  # of a notebook's output
@@ -68,6 +68,10 @@ class Bars:
     def __exit__(self, *failure: object) -> None:
         self._show_in_notebook(now=True)
         self._progress.stop()
+
+    def add(self, goal: Goal, label: str) -> None:
+        """Add a run, whose place is after those that there are."""
+        self._runs.append((goal, label))
 
     def tell(self, told: Told) -> None:
         """Move the bar of a run, and name the clients whose updates were refused."""

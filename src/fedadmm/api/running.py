@@ -17,7 +17,7 @@ from fedadmm.runs.assembly import federation_of
 from fedadmm.runs.goal import Goal
 from fedadmm.runs.listeners import Listener
 from fedadmm.runs.records import Record, RunFolder, not_a_run_folder
-from fedadmm.runs.side_by_side import play_side_by_side, processes_for
+from fedadmm.runs.side_by_side import SideBySide, processes_for
 from fedadmm.runs.sinks import sinks_from
 
 Planned = tuple[Experiment, str]  # with what tells it from others of its label
@@ -79,9 +79,7 @@ def played_at_once(
     experiments = [one for one, _ in planned]
     tell = (lambda told: None) if bars is None else bars.tell
     with nullcontext() if bars is None else bars:
-        ended = play_side_by_side(
-            experiments, out=out, data_dir=data_dir, processes=processes, tell=tell, asked=asked, listeners=listeners
-        )
+        ended = SideBySide(out, data_dir, processes, tell, asked, listeners).play(experiments)
         for experiment, played in zip(experiments, ended, strict=True):
             federation = partial(federation_of, experiment, data_dir=data_dir)
             goal, folder = Goal.of(experiment), out / experiment.folder_name

@@ -11,7 +11,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import preset_descriptions
 from fedadmm.report.methods import methods_of
 from fedadmm.report.runs import RunData, list_runs
-from fedadmm.studies.campaign import CostEstimate
+from fedadmm.studies.costs import CostEstimate
 from fedadmm.studies.paper import PAPER, Size
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeB
 if TYPE_CHECKING:
     from fedadmm.api.result import Result
     from fedadmm.api.running import Planned
+    from fedadmm.runs.records import Record
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,38 @@ class Session:
             yield from played_at_once(
                 planned, self.out, asked=lambda: self.interruption.asked, listeners=listeners, **about
             )
+
+    def run_as_needed(
+        self, next_run: Callable[[], Experiment | None], budget: TimeBudget, *, at_once: int
+    ) -> Generator[tuple[Experiment, Sequence[Record]]]:
+        """Run one experiment, or several at once until there is none left; yield each with its rounds as it ends."""
+        if at_once == 1:
+            if (experiment := next_run()) is not None:
+                result = self.run_in_time(experiment, budget)
+                yield experiment, [] if result is None else result.history
+            return
+        from fedadmm.data.sources import ensure  # imports torch
+        from fedadmm.runs.side_by_side import SideBySide
+
+        bars = Bars([], console=err, tell_refused=self.tell_refused)
+
+        def next_with_bar() -> Experiment | None:
+            experiment = next_run()
+            if experiment is not None:
+                ensure(experiment.data.name, data_dir=self.data_dir)
+                bars.add(Goal.of(experiment), f"{experiment.method}, {experiment.name}, seed {experiment.seed}")
+            return experiment
+
+        players = SideBySide(self.out, self.data_dir, at_once, bars.tell, lambda: self.interruption.asked, [budget])
+        with self.interruption.watched(), _log_shown(), bars, closing(players.play_as_needed(next_with_bar)) as ended:
+            while True:
+                one = None
+                with suppress(OutOfTimeError), budget.enforced():  # but not while the caller makes use of a run
+                    one = next(ended, None)
+                if one is None:
+                    return
+                experiment, played = one
+                yield experiment, [] if played is None else played.history
 
     def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Result | None:
         """Get the data and run an experiment; return None if the time is up in the midst of a round."""

@@ -14,10 +14,12 @@ from fedadmm.cli.progress import Session
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.settings import check_seeds
+from fedadmm.runs.goal import Goal
 from fedadmm.runs.listeners import TimeBudget
 from fedadmm.runs.tuning import TUNED_FILE, Tuned
 from fedadmm.studies import judging, ratios
-from fedadmm.studies.campaign import CostEstimate, Job, Places, jobs_of, paper_report, play
+from fedadmm.studies.campaign import Job, NextRun, Places, jobs_of, paper_report, play
+from fedadmm.studies.costs import CostEstimate
 from fedadmm.studies.paper import PAPER, Study
 from fedadmm.studies.paper.study import published_values, read_tuned, values_of
 
@@ -133,13 +135,20 @@ def _run_missing(
     """Run what the time allows, say how far that came, and return how many runs are done in all."""
     begun = []
 
-    def run(experiment: Experiment) -> bool:
-        begun.append(experiment)
-        ended = session.run_in_time(experiment, budget)
-        if ended is None:
-            return False
-        costs.learn(experiment, ended.history)
-        return ended.status != "stopped"
+    def run(waiting: Sequence[Experiment], next_run: NextRun) -> Iterator[tuple[Experiment, bool]]:
+        from fedadmm.runs.side_by_side import processes_for  # imports torch
+
+        at_once = processes_for(waiting, records_only=True)
+
+        def next_one() -> Experiment | None:
+            experiment = next_run(at_once)
+            if experiment is not None:
+                begun.append(experiment)
+            return experiment
+
+        for experiment, history in session.run_as_needed(next_one, budget, at_once=at_once):
+            costs.learn(experiment, history, at_once=at_once)
+            yield experiment, Goal.of(experiment).status(history) != "stopped"
 
     needed = _needed(study)
     finished = list(play(jobs, places=places, costs=costs, budget=budget, run=run, needed=needed))

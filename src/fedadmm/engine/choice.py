@@ -1,8 +1,10 @@
 """Which engine runs (the one that was named, or for "auto" the one that the model asks for), and its making."""
 
 import logging
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
@@ -125,6 +127,8 @@ def make_engine(
     try:
         return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num, transport=transport)
     except (OSError, RuntimeError) as error:
+        if left := re.search(r"file </(torch_\w+)>", str(error)):
+            Path("/dev/shm", left[1]).unlink(missing_ok=True)  # torch leaves the file that it could not fill
         raise InputError(
             f"cannot start {num} worker processes: {str(error).splitlines()[0]}; free /dev/shm, allow more open files "
             '(ulimit -n), use fewer workers, or engine = "serial"'

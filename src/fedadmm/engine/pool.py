@@ -8,8 +8,10 @@ import signal
 import sys
 import traceback
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -67,15 +69,39 @@ class Pool:
                     answers[number] = worker.answer()
                 except WorkerDiedError as death:
                     deaths[number] += 1
-                    # One that ended itself would do so again: a script that spawns, and has no main guard.
-                    if deaths[number] == DEATHS_ALLOWED or death.ended_itself:
-                        raise _hopeless(worker.job, death, times=deaths[number]) from death
-                    worker.restart()
+                    worker.restart_after(death, times=deaths[number])
                     waiting.insert(0, number)
             hand_out()  # at once: no worker waits while an answer is made use of
             while done in answers:
                 yield answers.pop(done)
                 done += 1
+
+    def run_as_needed(self, next_job: Callable[[], Any | None]) -> Iterator[tuple[Any, Any]]:
+        """Yield jobs with their answers as they come, until no worker is busy and there is no next job.
+
+        next_job: is asked whenever a worker is free, once the last answer has been made use of; None: not now.
+        """
+        self._settle()
+        numbers, deaths = count(), Counter[int]()
+        again: list[tuple[int, Any]] = []  # jobs whose worker died
+        while True:
+            for worker in self._workers:
+                if worker.number is None:
+                    number, job = again.pop() if again else (next(numbers), next_job())
+                    if job is not None:
+                        worker.start(number, job)
+            if all(worker.number is None for worker in self._workers):
+                return
+            for worker in self._ready():
+                number = worker.number
+                try:
+                    answer = worker.answer()
+                except WorkerDiedError as death:
+                    deaths[number] += 1
+                    worker.restart_after(death, times=deaths[number])
+                    again.append((number, worker.job))
+                else:
+                    yield worker.job, answer
 
     def close(self) -> None:
         """End the processes."""
@@ -109,6 +135,13 @@ class _Worker:
         self.process = multiprocessing.Process(target=_work, args=(theirs, self._make_handler), daemon=True)
         self.process.start()
         theirs.close()
+
+    def restart_after(self, death: WorkerDiedError, *, times: int) -> None:
+        """Start the process again, unless its job ends every one."""
+        # One that ended itself would do so again: a script that spawns, and has no main guard.
+        if times == DEATHS_ALLOWED or death.ended_itself:
+            raise _hopeless(self.job, death, times=times) from death
+        self.restart()
 
     def start(self, number: int, job: Any) -> None:
         """Hand out a job; that the process has died comes out when it is asked for the answer."""

@@ -6,9 +6,10 @@ A process plays whole runs, on the serial engine. One that dies is replaced, and
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from select import select
 from typing import Any, NamedTuple
@@ -51,16 +52,17 @@ class Job(NamedTuple):
     """The run at a place."""
 
     number: int
-    name: str
+    experiment: Experiment
 
     def __str__(self) -> str:
-        return f"the run {self.name}"
+        return f"the run {self.experiment.folder_name}"
 
 
-def processes_for(experiments: Sequence[Experiment]) -> int:
+def processes_for(experiments: Sequence[Experiment], *, records_only: bool = False) -> int:
     """Return how many runs to play at once; 1 where that would be slower, or is not possible.
 
     A single run uses all cores already, but most of them wait while a small model is evaluated or averaged.
+    records_only: nobody asks for the states of clients when a run has ended, so that they may be in memory.
     """
     cores, folders = num_cores(), {experiment.folder_name for experiment in experiments}
     if len(folders) < max(2, cores / 2) or len(folders) < len(experiments) or not _forks():
@@ -68,46 +70,64 @@ def processes_for(experiments: Sequence[Experiment]) -> int:
     for one in experiments:
         if one.engine not in ("workers", "serial") or one.workers is not None or one.device != "cpu":
             return 1
-        if one.state.store != "disk":
+        if one.state.store != "disk" and not records_only:
             return 1
     return max(1, min(cores, len(experiments), _memory() // ROOM))
 
 
-def play_side_by_side(
-    experiments: Sequence[Experiment],
-    *,
-    out: Path,
-    data_dir: Path | None,
-    processes: int,
-    tell: Callable[[Told], None],
-    asked: Callable[[], bool] = lambda: False,
-    listeners: Sequence[Listener] = (),
-) -> Iterator[Played | None]:
-    """Yield the runs in their order as they end, None for one that was not begun.
+@dataclass(frozen=True)
+class SideBySide:
+    """Processes that play whole runs.
 
     tell: is told of every round. asked: whether to stop, after the rounds under way. listeners: hear a run's rounds in
         its own process, so that they can do no more than ask it to stop.
     """
-    stop = multiprocessing.get_context("fork").RawValue("b", 0)
-    receiving, sending = os.pipe()
-    player = _Player(tuple(experiments), out, data_dir, sending, stop, tuple(listeners))
-    pool = Pool(lambda: player, num_workers=processes)
-    costs = [float(one.rounds) for one in experiments]
-    try:
-        with _heard(receiving, tell, stop, asked):
-            jobs = [Job(number, one.folder_name) for number, one in enumerate(experiments)]
+
+    out: Path
+    data_dir: Path | None
+    processes: int
+    tell: Callable[[Told], None] = lambda told: None
+    asked: Callable[[], bool] = lambda: False
+    listeners: Sequence[Listener] = ()
+
+    def play(self, experiments: Sequence[Experiment]) -> Generator[Played | None]:
+        """Yield the runs in their order as they end, None for one that was not begun."""
+        jobs = [Job(number, one) for number, one in enumerate(experiments)]
+        costs = [float(one.rounds) for one in experiments]
+        with self._started() as pool:
             yield from pool.run(jobs.__getitem__, costs=costs, window=len(costs))
-    finally:
-        pool.close()
-        os.close(sending)
-        os.close(receiving)
+
+    def play_as_needed(self, next_run: Callable[[], Experiment | None]) -> Generator[tuple[Experiment, Played | None]]:
+        """Yield runs as they end; a free process asks for the next, and all end when there is none for any."""
+        numbers = count()
+
+        def next_job() -> Job | None:
+            experiment = next_run()
+            return None if experiment is None else Job(next(numbers), experiment)
+
+        with self._started() as pool:
+            for job, played in pool.run_as_needed(next_job):
+                yield job.experiment, played
+
+    @contextmanager
+    def _started(self) -> Iterator[Pool]:
+        stop = multiprocessing.get_context("fork").RawValue("b", 0)
+        receiving, sending = os.pipe()
+        player = _Player(self.out, self.data_dir, sending, stop, tuple(self.listeners))
+        pool = Pool(lambda: player, num_workers=self.processes)
+        try:
+            with _heard(receiving, self.tell, stop, self.asked):
+                yield pool
+        finally:
+            pool.close()
+            os.close(sending)
+            os.close(receiving)
 
 
 @dataclass(frozen=True)
 class _Player:
-    """Plays the run of a number, in a process of the pool."""
+    """Plays a run, in a process of the pool."""
 
-    experiments: Sequence[Experiment]
     out: Path
     data_dir: Path | None
     sending: int  # the end of a pipe
@@ -116,11 +136,10 @@ class _Player:
 
     def __call__(self, job: Job) -> Played | None:
         """Play the run, unless all are to stop."""
-        experiment = self.experiments[job.number]
         if self.stop.value:
             return None
-        alone = experiment.replace(engine="serial")
-        federation = federation_of(alone, data_dir=self.data_dir)
+        experiment = job.experiment
+        federation = federation_of(experiment.replace(engine="serial"), data_dir=self.data_dir)
         teller = _Teller(job.number, Goal.of(experiment), self.sending, self.stop)
         folder = RunFolder(self.out / experiment.folder_name)
         ended = run_in(folder, experiment, federation, listeners=[*self.listeners, teller])

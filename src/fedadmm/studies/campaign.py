@@ -1,145 +1,30 @@
-"""A campaign: the runs of studies, the cheapest first, until they are done or the time is up; and their report.
+"""A campaign: the runs of studies, the cheapest first, until they are done or the time is up; and their report."""
 
-How long a run takes is measured on runs that were made on this machine, or else on a few batches.
-"""
-
-import json
 import logging
-import statistics
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-import platformdirs
-
-from fedadmm.algorithms import FedAvg, FedSGD
 from fedadmm.config.experiment import Experiment
-from fedadmm.core.engine import num_cores
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
-from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.report.runs import Published, Section, read_run
 from fedadmm.runs.goal import Goal
 from fedadmm.runs.listeners import TimeBudget
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.runs.tuning import Tuned
+from fedadmm.studies.costs import CostEstimate
 from fedadmm.studies.paper.study import PaperRun, Size, Study, as_released, tuned_experiment
 from fedadmm.studies.ratios import Arrival, arrivals_file, read_arrivals
-from fedadmm.training.local import LocalTraining
 
 logger = logging.getLogger(__name__)
 
-NUM_EXAMPLES = {"mnist": 60_000, "fmnist": 60_000, "cifar10": 50_000, "digits": 1437}
-SHAPES = {"mnist": (1, 28, 28), "fmnist": (1, 28, 28), "cifar10": (3, 32, 32), "digits": (1, 8, 8)}
-PROBE_EXAMPLES = 200
-START_SECONDS = 5.0  # for the data and the workers of a run
-ROUNDS_THAT_TELL = 3  # fewer may have had a bad moment
-
-
-class CostEstimate:
-    """Seconds per gradient of one example, for each network and batch size."""
-
-    def __init__(self, cache: Path | None = None, *, on_probe: Callable[[str], None] = lambda steps: None) -> None:
-        """Begin with what was timed before; on_probe is told what is about to be timed."""
-        self._on_probe = on_probe
-        self._file = cache or platformdirs.user_cache_path("fedadmm") / "pace.json"
-        try:
-            self._known: dict[str, float] = dict(json.loads(self._file.read_text()))
-        except (OSError, ValueError):
-            self._known = {}  # measured again
-
-    def learn(self, experiment: Experiment, records: Iterable[Record]) -> None:
-        """Remember how fast a run was that was made on this machine."""
-        if _is_made_on_the_spot(experiment):
-            seconds = [r.seconds for r in records]
-        else:
-            seconds = [r.seconds / r.gradient_evaluations for r in records if r.gradient_evaluations]
-        if len(seconds) >= ROUNDS_THAT_TELL:
-            self._remember(_key(experiment), statistics.median(seconds))
-
-    def seconds(self, experiment: Experiment, *, rounds: int) -> float:
-        """Return the estimated seconds of this many rounds.
-
-        Rounds on data that is made on the spot are small, and count nothing until such a run was made.
-        """
-        key = _key(experiment)
-        if _is_made_on_the_spot(experiment):
-            return rounds * self._known.get(key, 0.0)
-        if key not in self._known:
-            self._on_probe(_steps(experiment))
-            self._remember(key, _probe(experiment))
-        return rounds * gradient_evaluations(experiment) * self._known[key]
-
-    def is_known(self, experiment: Experiment) -> bool:
-        """Return whether an estimate needs no timing on this machine first."""
-        return _is_made_on_the_spot(experiment) or _key(experiment) in self._known
-
-    def seconds_from_start(self, experiment: Experiment, *, rounds: int) -> float:
-        """Return the estimated seconds of a start and this many rounds."""
-        return START_SECONDS + self.seconds(experiment, rounds=rounds)
-
-    def _remember(self, key: str, seconds: float) -> None:
-        self._known[key] = seconds
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(self._known, indent=1))
-
-
-def gradient_evaluations(experiment: Experiment) -> float:
-    """Return how many gradients of one example a round of one of the paper's experiments takes."""
-    assert isinstance(experiment.participation, float)
-    epochs = 1.0 if isinstance(experiment.algorithm, FedSGD) else experiment.local.mean_epochs
-    share = 1.0 if trait(experiment.algorithm, SkipsCommunication) else experiment.participation  # then all compute
-    return share * NUM_EXAMPLES[experiment.data.name] * epochs
-
-
-def _batch(experiment: Experiment) -> int:
-    """Return how many examples a step takes: FedSGD and a full batch take all of a client's."""
-    batch = experiment.local.batch_size
-    if batch != "full" and not isinstance(experiment.algorithm, FedSGD):
-        return batch
-    return min(NUM_EXAMPLES[experiment.data.name] // (experiment.data.num_clients or 1), 1000)
-
-
-def _is_made_on_the_spot(experiment: Experiment) -> bool:
-    return experiment.data.name not in NUM_EXAMPLES
-
-
-def _steps(experiment: Experiment) -> str:
-    if _is_made_on_the_spot(experiment):
-        return f"a round on {experiment.data.name}"
-    return f"{experiment.model.name} on {experiment.data.name}, batches of {_batch(experiment)}"
-
-
-_version = cache(version)  # slow, and asked for once a run
-
-
-def _key(experiment: Experiment) -> str:
-    return f"{_steps(experiment)}, {num_cores()} cores, torch {_version('torch')}"
-
-
-def _probe(experiment: Experiment) -> float:
-    """Return the seconds per gradient of a round on random images, spread over the cores."""
-    import torch
-
-    from fedadmm.data import federate, make_dataset
-    from fedadmm.runs.simulation import Simulation
-
-    batch = _batch(experiment)
-    num_clients = max(1, PROBE_EXAMPLES // batch)
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.rand(num_clients * batch, *SHAPES[experiment.data.name], generator=generator)
-    targets = torch.randint(0, 10, (num_clients * batch,), generator=generator)
-    data = federate(make_dataset((inputs, targets)), num_clients=num_clients, partition="iid", seed=0)
-    model, local = experiment.model.name, LocalTraining(epochs=1, batch_size=batch, learning_rate=1e-3)
-    simulation = Simulation(FedAvg(), model=model, data=data, local=local, participation=1.0, seed=0, engine="serial")
-    simulation.advance()  # warms up
-    began = time.thread_time()
-    simulation.advance()
-    return (time.thread_time() - began) / (num_clients * batch) / num_cores()
+# Returns the run to begin next, None if there is none at the moment; it is told how many are played at once.
+NextRun = Callable[[int], Experiment | None]
+# Plays runs: those that could begin now go in, and what says which is next; each comes out as it ends, with whether
+# it came to its end. It may return before all are played.
+PlayRuns = Callable[[Sequence[Experiment], NextRun], Iterable[tuple[Experiment, bool]]]
 
 
 @dataclass(frozen=True)
@@ -251,25 +136,68 @@ def play(
     places: Places,
     costs: CostEstimate,
     budget: TimeBudget,
-    run: Callable[[Experiment], bool],
+    run: PlayRuns,
     needed: Callable[[Iterable[Job]], list[Job]] = list,
 ) -> Iterator[Job]:
     """Run what is missing, what was begun and then the cheapest first, and give back each job that was finished.
 
-    run: runs an experiment within the budget, and returns whether the run came to its end.
+    run: runs experiments within the budget. None is begun after one that did not come to its end.
     needed: returns the jobs that are needed by what is known so far.
     """
-    known = {job.experiment.folder_name: job for job in jobs}
-    while left := [job for job in needed(known.values()) if not job.is_published]:
-        job = min(left, key=lambda job: (not job.records, job.seconds_left(costs)))
-        if not job.is_done:  # else it was stopped between its last round and its publication
-            enough = budget.has_time_for(costs.seconds_from_start(job.experiment, rounds=1))
-            if not enough or not run(job.experiment):
-                return
-        publish(job.experiment, places)
-        name = job.experiment.folder_name
-        known[name] = known[name].read(places)
-        yield job
+    queue = _Queue({job.experiment.folder_name: job for job in jobs}, places, needed)
+    is_over = False
+
+    def next_run(at_once: int) -> Experiment | None:
+        job = min(queue.to_run(), key=lambda job: (not job.records, job.seconds_left(costs)), default=None)
+        # A run that is played beside others has a share of the cores alone, and is as much slower.
+        if is_over or job is None or not budget.has_time_for(costs.seconds_from_start(job.experiment, rounds=at_once)):
+            return None
+        queue.begun.add(job.experiment.folder_name)
+        return job.experiment
+
+    yield from queue.published()
+    while not is_over and (waiting := queue.to_run()):
+        num_played = 0
+        for experiment, has_ended in run([job.experiment for job in waiting], next_run):
+            num_played += 1
+            if has_ended:
+                queue.ended(experiment)
+                yield from queue.published()
+            else:
+                is_over = True
+        is_over = is_over or not num_played  # there is no time for a round of any
+
+
+class _Queue:
+    """The runs of a campaign, and which of them are under way or were stopped."""
+
+    def __init__(self, known: dict[str, Job], places: Places, needed: Callable[[Iterable[Job]], list[Job]]) -> None:
+        self._known, self._places, self._needed = known, places, needed
+        self.begun = set[str]()
+
+    def to_run(self) -> list[Job]:
+        """Return what is needed by what is known now, and can begin."""
+        return [job for job in self._left() if not job.is_done]
+
+    def ended(self, experiment: Experiment) -> None:
+        """Take up the rounds of a run that came to its end."""
+        self.begun.remove(experiment.folder_name)
+        self._read(experiment.folder_name)
+
+    def published(self) -> Iterator[Job]:
+        """Publish what has ended: now, before a stop, or because fewer rounds are needed than were thought."""
+        for job in self._left():
+            if job.is_done:
+                publish(job.experiment, self._places)
+                self._read(job.experiment.folder_name)
+                yield job
+
+    def _left(self) -> list[Job]:
+        jobs = [job for job in self._needed(self._known.values()) if not job.is_published]
+        return [job for job in jobs if job.experiment.folder_name not in self.begun]
+
+    def _read(self, name: str) -> None:
+        self._known[name] = self._known[name].read(self._places)
 
 
 def paper_report(study: Study, jobs: Iterable[Job], *, results: Path) -> list[Section]:

@@ -51,7 +51,7 @@ def _needed_of_a_method(jobs: Sequence[Job]) -> Iterator[Job]:
         racing = {rate: job.limited(limit) for rate, job in racing.items()}
     tried = {rate: _arrival(job) for rate, job in racing.items() if job.is_done}
     left = untried(sorted(racing), tried)
-    yield from (racing[rate] for rate in (*tried, *left))
+    yield from (racing[rate] for rate in (*tried, *left[:1]))  # whether and how far the other runs depends on this one
     if not left and tried[best := leader(tried)].arrived is not None:
         yield from (job for job in jobs if _split(job)[1] == best and job.experiment.seed != 0)
 
