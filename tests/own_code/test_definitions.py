@@ -237,6 +237,8 @@ def test_a_notebook_has_no_file_and_its_functions_are_followed(
 
     def found(text: str) -> dict[str, str]:
         notebook, name = ModuleType("__main__"), f"<cell {next(COUNTER)}>"
+        if not with_source:
+            notebook.__file__ = "<stdin>"
         monkeypatch.setitem(sys.modules, "__main__", notebook)
         if with_source:
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
