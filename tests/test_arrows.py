@@ -22,7 +22,7 @@ ARROWS = {
     "state": {"core"},
     "uploads": {"core", "secure"},
     "secure": {"core"},
-    "own_code": set(),
+    "own_code": {"core"},
     "training": {"core", "data"},
     "engine": {"core", "data", "training", "state"},
     "network": {"core", "data", "training", "engine"},

@@ -1,5 +1,6 @@
 """What a user's function is made of: its own source, and what it uses of the user's files, and no more."""
 
+import importlib
 import itertools
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedadmm import InputError
 from fedadmm.own_code.definitions import definitions
 from fedadmm.own_code.values import made_of, values_of
 
@@ -148,6 +150,27 @@ def test_a_user_s_own_library_beside_the_installed_ones_is_followed(read: Read) 
     assert found.keys() == {"P.own:unused", "P.own:unused.numpy", "numpy"}
 
 
+def test_a_module_that_was_edited_after_its_import_is_refused_until_it_is_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"users_own_{next(COUNTER)}"
+    file = tmp_path / f"{name}.py"
+    file.write_text('class Net:\n    def forward(self): return 1\ndef rule():\n    """Return one."""\n    return 1\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    module = importlib.import_module(name)
+    first = definitions([f"{name}:rule"])
+    file.write_text(file.read_text().replace("Return one.", "Return 1.") + "\n# A comment.\n")
+    assert definitions([f"{name}:rule"]) == first
+    for old in ("self): return 1", "    return 1"):
+        file.write_text(file.read_text().replace(old, old.replace("1", "2")))
+        with pytest.raises(InputError, match=rf"{name}.py was edited after it was imported.*; start Python again, or"):
+            definitions([f"{name}:rule"])
+        importlib.reload(module)
+        definitions([f"{name}:rule"])
+    assert definitions([f"{name}:rule"]) != first
+
+
 FACTOR = 2
 
 
@@ -214,6 +237,8 @@ def test_a_notebook_has_no_file_and_its_functions_are_followed(
 
     def found(text: str) -> dict[str, str]:
         notebook, name = ModuleType("__main__"), f"<cell {next(COUNTER)}>"
+        if not with_source:
+            notebook.__file__ = "<stdin>"
         monkeypatch.setitem(sys.modules, "__main__", notebook)
         if with_source:
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

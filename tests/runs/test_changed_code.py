@@ -84,8 +84,10 @@ def test_a_run_does_not_go_on_with_other_code_unless_that_is_accepted(place: Pat
     assert run("--rounds", 3, "--accept-code").returncode == 0
     assert run("--rounds", 4).returncode == 0
     assert "helpers:scaled changed before round 3" in command("check", folder, cwd=place).stdout
-    change(place / "helpers.py", "2.0", "1.0")
-    assert run("--rounds", 4).returncode == 2
+    change(place / "own.py", "Linear(2, 2)", "Linear(2, 2, bias=False)")
+    refused = run("--rounds", 5, "--accept-code")
+    assert refused.returncode == 2
+    assert "has 6 parameters, and yours has 4 now; put it back, or give another --out" in refused.stderr
     assert command("show", folder, cwd=place).returncode == 0
 
 

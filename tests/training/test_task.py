@@ -34,7 +34,7 @@ class Returning(nn.Module):
     [
         (nn.Linear(5, 3), r"the model does not take inputs of shape \(2, 4\): mat1 and mat2"),
         (Returning(lambda o: o.sum()), r"the model returns \(\) for inputs of shape \(2, 4\); return one row per"),
-        (Returning(lambda o: (o, o)), r"the model returns tuple for inputs of shape \(2, 4\)"),
+        (Returning(lambda o: (o, o)), r"the loss does not take .* \(\(2, 3\), \(2, 3\)\) and \(2,\): .* not tuple"),
         (Returning(lambda o: o[:1]), r"the model returns \(1, 3\) for inputs"),
         (Returning(lambda o: o[:, :, None]), r"the loss does not take .outputs, targets. of shapes \(2, 3, 1\)"),
         (nn.Linear(4, 1), "returns 1 scores for an example, and the data has 3 classes; give its last layer 3 outputs"),

@@ -11,6 +11,8 @@ from importlib.util import resolve_name
 from pathlib import Path
 from types import FunctionType
 
+from fedadmm.core.errors import InputError
+from fedadmm.own_code.loaded import is_stale
 from fedadmm.own_code.modules import MAIN, file_of, is_notebook, owner_of, version_of
 from fedadmm.own_code.objects import NotebookScope, statements_of
 from fedadmm.own_code.statements import IMPORT, Scope, bound_name, canonical, scope_of, uses
@@ -87,6 +89,11 @@ class _Walk:
         except (SyntaxError, ValueError):  # compiled, or in the midst of a change
             self.found[f"{name}:{AT_IMPORT}"] = hashlib.blake2b(content, digest_size=8).hexdigest()
             return
+        if is_stale(name, path, content):
+            raise InputError(
+                f"{path} was edited after it was imported, and this Python still runs what it was; start Python again, "
+                "or reload the module"
+            )
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         scope = self._modules[name] = scope_of(tree.body, f"{name}:", package)
         if scope.loose and name != MAIN:  # a script's other statements are the run itself

@@ -28,7 +28,7 @@ def owner_of(module: str) -> Owner:
 
 def is_notebook(module: str) -> bool:
     """Return whether a module is the one of a notebook or of Python's prompt, which has no file."""
-    return module == MAIN and getattr(sys.modules[MAIN], "__file__", None) is None
+    return module == MAIN and file_of(MAIN) is None
 
 
 def file_of(module: str) -> Path | None:
@@ -42,7 +42,7 @@ def file_of(module: str) -> Path | None:
         except (ImportError, AttributeError, ValueError):
             return None
         place = spec.origin if spec is not None and spec.has_location else None
-    return None if place is None else Path(place)
+    return Path(place) if place is not None and Path(place).is_file() else None  # Python calls its input <stdin>
 
 
 def _places(top: str) -> list[Path]:

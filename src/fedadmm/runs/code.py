@@ -48,8 +48,11 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
     return found
 
 
-def check_code(store: DiskStore, code: Code, *, accept: bool = False) -> None:
-    """Refuse to go on with other code than a folder's rounds were made with, unless that is accepted."""
+def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False) -> None:
+    """Refuse to go on with other code than a folder's rounds were made with, unless that is accepted.
+
+    size: the number of parameters now.
+    """
     noted, rounds = store.noted(CODE), len(store.records())
     if noted is None and code and rounds:
         logger.warning(
@@ -61,6 +64,11 @@ def check_code(store: DiskStore, code: Code, *, accept: bool = False) -> None:
     if changed and not accept:
         raise has_changed(store, changed)
     if changed:
+        if (before := len(store.initial())) != size:
+            raise InputError(
+                f"the model in {store.folder.parent} has {before:,} parameters, and yours has {size:,} now; put it "
+                "back, or give another --out"
+            )
         lines = [*(store.noted(CHANGES) or "").splitlines(), f"{', '.join(changed)} changed before round {rounds + 1}"]
         store.note(CHANGES, "\n".join(lines))
     if code and json.loads(noted or "{}") != code:
@@ -108,7 +116,8 @@ def told_of(store: DiskStore, experiment: Experiment) -> str | None:
     look_for_modules_in(Path.cwd())
     now = {place: digest for place, digest in definitions(_named(experiment)).items() if place in before}
     changed = changes({place: before[place] for place in now}, now)
-    same = f"{len(now)} of {len(before)} digests compared, all as they were"
+    same = f"{len(now)} of {len(before)} digests are compared here"
+    same += ", all as they were" if now else ""
     earlier = (store.noted(CHANGES) or "").splitlines()
     return "; ".join([f"changed since: {', '.join(changed)}" if changed else same, *earlier])
 

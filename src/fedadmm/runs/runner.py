@@ -67,7 +67,8 @@ def run_in(
         try:
             store = _opened(experiment, folder, federation, held)
             if isinstance(store, DiskStore):
-                check_code(store, code_of(experiment, federation), accept=accept_code)
+                size = len(federation.initial)
+                check_code(store, code_of(experiment, federation), size=size, accept=accept_code)
             simulation = Simulation.of(federation, store)
             held.callback(simulation.close)
             rounds_before = len(simulation.history)
