@@ -46,7 +46,7 @@ browser:
 	fi
 
 # Time and memory as ratios to the bare PyTorch loop, and to `import torch`, of the same minutes; needs an idle machine. What is found is
-# written to results/bench/, and the tables of the pages are made from it. `make bench BENCH="startup engines"` runs these alone.
+# written to results/bench/, and the tables of the pages are made from it. `make bench BENCH="startup engines-silo"` runs these alone.
 bench: install
 	$(BIN)/python benchmarks/all.py $(BENCH)
 	$(BIN)/python docs/build.py --bench

@@ -1,7 +1,7 @@
 """Run the benchmarks and write what they find to results/bench/, from which the pages are made: `make bench`.
 
-python benchmarks/all.py                       all of them, some 90 minutes
-python benchmarks/all.py engines state-scale   these alone
+python benchmarks/all.py                       all of them, one after the other; it takes more than an hour
+python benchmarks/all.py engines-silo epoch    these alone
 python docs/build.py --bench                   then makes the pages again
 """
 
@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from workloads import WORKLOADS
+
 HERE = Path(__file__).parent
 COMMANDS = {
     "startup": "startup.py",
     "epoch": "epoch.py",
     "secure": "secure.py",
-    "engines": "engines.py --workloads silo,crowd",
+    **{f"engines-{name}": f"engines.py --workloads {name}" for name in WORKLOADS if name != "tiny"},
     "engines-tiny": "engines.py --workloads tiny --pairs 25",
     "ablation": "ablation.py",
     "float-types": "float_types.py",
