@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib import pyplot as plt
+from privacy_table import mean_text
 
 from fedadmm.report.figures import save_figure
 from fedadmm.report.methods import estimate
@@ -98,9 +99,7 @@ def draw(results: Path, path: Path) -> None:
 
 def _accuracy_text(runs: Sequence[RunData]) -> str:
     found = estimate([float(run.scores[-1]) for run in runs])
-    if found is None:
-        return "no run yet"
-    return f"{found.mean:.3f}" + ("" if found.spread is None else f" ± {found.spread:.3f}")
+    return "no run yet" if found is None else mean_text(found, digits=3)
 
 
 def _megabytes_text(runs: Sequence[RunData]) -> str:
@@ -113,4 +112,4 @@ def _megabytes_text(runs: Sequence[RunData]) -> str:
 
 def _last_text(runs: Sequence[RunData]) -> str:
     found = estimate([float(np.mean(run.scores[-LAST:])) for run in runs])
-    return "no run yet" if found is None else f"{found.mean:.2f}"
+    return "no run yet" if found is None else mean_text(found, digits=2)

@@ -53,6 +53,7 @@ MISTAKES = [
     ([*RUN, "algorithm.name=randomised_server", "--set", "algorithm.seed=x"], "seed='x' is not a whole number"),
     ([*RUN, "algorithm.name=fedhybrid", "--set", "algorithm.newton=x"], "newton='x' is out of range"),
     ([*RUN, "rounds=3", "--set", "rounds=4"], "cannot set rounds to 3 and to 4; give it once"),
+    ([*RUN, "privacy.clip=nan"], "clip=nan is out of range; use a number greater than 0"),
     ([*RUN, "rounds=3", "--rounds", "4"], "cannot set rounds to 3 and to 4; give it once"),
     ([*RUN, "rounds"], "cannot set 'rounds'; write key=value"),
     ([*RUN, "=3"], "cannot set '=3'; write key=value"),

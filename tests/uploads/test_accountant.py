@@ -1,13 +1,18 @@
 """What rounds of noised sums cost, held against known figures and an accountant written from the definition."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import norm
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.participation import Poisson
 from fedadmm.uploads.accountant import Accountant, noise_for, split_noise
+from fedadmm.uploads.privacy import private_sums
+from fedadmm.uploads.settings import Privacy
 
 
 def _delta(epsilon: float, *, noise: float, share: float, rounds: int) -> float:
@@ -98,3 +103,10 @@ def test_a_count_beside_the_sum_takes_its_share_of_the_noise() -> None:
 def test_what_cannot_be_accounted_for_is_refused(given: dict[str, float], told: str) -> None:
     with pytest.raises(InputError, match=told):
         Accountant(**{"noise": 1.0, "share": 0.1, "delta": 1e-3} | given)
+
+
+def test_without_the_extra_a_run_is_refused_before_its_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    settings = Privacy(clip=1.0, noise=1.0, delta=1e-3)
+    with pytest.raises(InputError, match=r'pip install "fedadmm\[privacy\]"'):
+        private_sums(settings, participation=Poisson(0.1), num_clients=10, like=(torch.zeros(1),), seed=0)

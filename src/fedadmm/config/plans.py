@@ -88,7 +88,7 @@ def parse_changes(assignments: list[str]) -> Table:
         if not separator or not all(key.split(".")):
             raise InputError(f"cannot set {assignment!r}; write key=value, such as local.learning_rate=0.1")
         value = _value_in(text, key=key)
-        if changes.setdefault(key, value) != value:
+        if repr(changes.setdefault(key, value)) != repr(value):  # nan is not equal to itself
             raise InputError(f"cannot set {key} to {changes[key]!r} and to {value!r}; give it once")
     return changes
 

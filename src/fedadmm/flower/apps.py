@@ -99,7 +99,7 @@ class Node:
         about: dict[str, Any] = {"seed": settings.seed, "devices": Devices(settings.num_clients)}
         everyone = Uniform(1.0)
         self._planner = Planner(self._algorithm, participation=everyone, local=settings.local, **about)
-        self._num_kept, self._max_norm, self._state = settings.keep_checkpoints, settings.max_norm, context.state
+        self._num_kept, self._max_norm = settings.keep_checkpoints, settings.max_norm
         self._folder = RunFolder(settings.client_folder(context))
         own = OwnData.split(as_dataset(data(context)), settings, client=self.client)
         self._num_scored = int((own.held_out or own).num_examples[0])
@@ -123,7 +123,8 @@ class Node:
         """Answer a request: the new state is on the disk before the reply leaves."""
         request = self._read(content)
         download, encoding = request.download, self._wire.encoding
-        hidden = None if encoding is None else SecureNode(self._state, content, client=self.client, encoding=encoding)
+        about: dict[str, Any] = {"client": self.client, "encoding": encoding}
+        hidden = None if encoding is None else SecureNode(self._folder.path, content, **about)
         with self._store(request.federation) as store, one_thread():
             journal = store.journal()
             saved = store.get(settled(journal, request.delivery).acknowledged)
@@ -146,7 +147,7 @@ class Node:
                     payload, theta=download.theta, residual=residual, encoded=self._encoded(result)
                 )
             else:
-                result, arrays = hidden.update(result)
+                result, arrays = hidden.update(result, round=request.assignment.round)
             if result.finite:
                 journal = answered(journal, request.delivery, keep=self._num_kept)
                 store.write(journal, pending=SavedState(state, residual))

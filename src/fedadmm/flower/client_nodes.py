@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Collection
 from itertools import zip_longest
 from logging import INFO, WARNING
 
@@ -41,15 +42,16 @@ class ClientNodes:
         self._ask(grid, sorted(n for n in online - known if time.monotonic() >= self._not_before.get(n, 0.0)))
         return {self._clients[node]: node for node in online if node in self._clients}
 
-    def enough(self, grid: Grid) -> dict[int, int]:
+    def enough(self, grid: Grid, *, wanted: Collection[int] = ()) -> dict[int, int]:
         """Return the connected, once min-available-nodes are there; after wait-limit, those that are.
 
-        Who was waited for in vain is not waited for again, until more nodes are there.
+        wanted: clients that have to be among them. Who was waited for in vain is not waited for again, until more nodes
+        are there.
         """
         told, deadline = None, time.monotonic() + self._limit
         while True:
             found = self.connected(grid)
-            if len(found) >= self._enough:
+            if len(found) >= self._enough and found.keys() >= set(wanted):
                 break
             if time.monotonic() >= deadline:
                 if len(found) < self._fewest:

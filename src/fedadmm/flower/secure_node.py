@@ -1,24 +1,37 @@
 """The four stages of secure aggregation on a node (secure/protocol.py), which is made anew for every message.
 
-What a node has to remember from one stage to the next is in the state of Flower's context: in the memory of its
-SuperNode, until the round is over. A node that is restarted meanwhile has lost it, and counts as a lost client.
-Nothing is done twice for one number: two uploads under the same masks would tell their difference.
+What a node has to remember from one stage to the next is on its disk before it answers: a node that is restarted goes
+on, and so does a server that is restarted. Whatever the server asks,
+
+    a sum       has one draw of secrets, one set of shares, one update, and one set of senders for whom masks are taken
+                off; the same question about these gets the same answer, another one gets none. When secrets for
+                another sum are drawn, those of the last are gone
+    an update   is what a client computes for a round; once it is masked, the client masks nothing for that round again,
+                nor for one before it: it may be in a sum that was unmasked, and two sums would tell their difference
 """
 
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import private_files, write_whole
 from fedadmm.core.round import ClientResult
-from fedadmm.flower.settings import client_of
+from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import integer, packed_words
 from fedadmm.secure.encoding import Encoding
 from fedadmm.secure.fixed_point import OutOfRangeError, Words
 from fedadmm.secure.protocol import Keys, Secrets, Terms, draw_secrets, masked, reveal, seal_shares
+from fedadmm.state.node import REMEDY
 
-KEPT = "fedadmm-secure"
+KEPT = "secure.json"  # in the client's folder
 
 
 def pack_masked(result: ClientResult, arrays: ArrayRecord, *, request: int, digest: str) -> RecordDict:
@@ -36,44 +49,58 @@ def pack_masked(result: ClientResult, arrays: ArrayRecord, *, request: int, dige
 
 
 class SecureNode:
-    """One node in one sum; `state` is that of Flower's context, `encoding` that of uploads."""
+    """One node in one sum; `folder` is its client's, `encoding` that of uploads."""
 
-    def __init__(
-        self, state: RecordDict, content: RecordDict, *, client: int, encoding: Encoding | None = None
-    ) -> None:
-        self._state, self._client, self._encoding = state, client, encoding
+    def __init__(self, folder: Path, content: RecordDict, *, client: int, encoding: Encoding | None = None) -> None:
+        self._folder, self._client, self._encoding = folder, client, encoding
         asked = content.config_records.get("secure")
         if asked is None:
             raise InputError("the server asks without [secure], and this node has it; use the same run configuration")
         self._asked, self._number = asked, integer(asked, "number", least=1)
-        kept = state.config_records.get(KEPT)
-        self._kept: dict[str, Any] = {} if kept is None else dict(kept)
+        self._round = integer(asked, "round", least=1)
+        self._kept: dict[str, Any] = {}
 
     @classmethod
     def of(cls, message: Message, context: Context) -> "SecureNode":
         """Return the node that a message reaches, in a stage in which it does not train."""
-        return cls(context.state, message.content, client=client_of(context))
+        folder = FederationSettings.from_run_config(context.run_config).client_folder(context)
+        return cls(folder, message.content, client=client_of(context))
 
     def keys(self) -> RecordDict:
         """Stage 1: draw secrets, and tell the public keys."""
-        if self._number <= self._kept.get("number", 0):
-            raise InputError(f"client {self._client} has drawn secrets for sum {self._kept['number']}, not before it")
-        own = draw_secrets(self._client)
-        self._keep({"number": self._number, "stage": 1, "secrets": list(own[1:])})
+        with self._remembering():
+            if self._number <= self._kept.get("number", 0):
+                raise InputError(
+                    f"client {self._client} has drawn secrets for sum {self._kept['number']}, not before it"
+                )
+            if self._round <= (known := self._kept.get("masked", 0)):
+                raise InputError(
+                    f"client {self._client} has sent its update of round {known} into a sum, and sends none of round "
+                    f"{self._round} into another; the server goes on with a later round"
+                )
+            own = draw_secrets(self._client)
+            about = {"federation": str(self._asked["federation"]), "number": self._number, "round": self._round}
+            self._keep(about | {"masked": known, "stage": 1, "secrets": _hex(own[1:])})
         return self._reply({"keys": list(own.keys)})
 
     def shares(self) -> RecordDict:
         """Stage 2: split the seeds among the neighbours."""
-        own = self._secrets(stage=1)
         threshold = integer(self._asked, "threshold", least=1)
-        keys = {client: Keys(*_thirds(joined)) for client, joined in _pairs(self._asked, "neighbours", "keys").items()}
-        sealed = seal_shares(own, self._terms(threshold), keys)
-        about: dict[str, Any] = {"neighbours": list(keys), "keys": [b"".join(each) for each in keys.values()]}
-        self._keep(self._kept | about | {"stage": 2, "threshold": threshold})
+        joined = _pairs(self._asked, "neighbours", "keys")
+        with self._remembering():
+            own = self._secrets(stage=1)
+            keys = {client: Keys(*_thirds(each)) for client, each in joined.items()}
+            sealed = seal_shares(own, self._terms(threshold), keys)
+            about = {"neighbours": list(joined), "keys": _hex(joined.values()), "threshold": threshold}
+            self._keep(self._kept | about | {"stage": 2})
         return self._reply({"sealed": list(sealed.values())})
 
-    def update(self, result: ClientResult) -> tuple[ClientResult, ArrayRecord]:
-        """Stage 3: return an update, and its words under their masks; one that has none is not finite, and not sent."""
+    def update(self, result: ClientResult, *, round: int) -> tuple[ClientResult, ArrayRecord]:
+        """Stage 3: return the update of a round, and its words under their masks.
+
+        One that has none is not finite, and not sent.
+        """
+        self._round = round
         words = self._words(result) if result.finite else None
         arrays = ArrayRecord() if words is None else packed_words(self._masked(words))
         return result._replace(finite=words is not None), arrays
@@ -91,46 +118,92 @@ class SecureNode:
             return None
 
     def _masked(self, words: tuple[Words, ...]) -> tuple[Words, ...]:
-        own, sealed = self._secrets(stage=2), _pairs(self._asked, "neighbours", "sealed")
-        keys = {client: keys for client, keys in self._neighbours().items() if client in sealed}
-        hidden = masked(own, self._terms(self._kept["threshold"]), keys, words)
-        self._keep(self._kept | {"stage": 3, "left": list(keys), "sealed": [sealed[client] for client in keys]})
+        sealed = _pairs(self._asked, "neighbours", "sealed")
+        with self._remembering():
+            own = self._secrets(stage=2)
+            if self._kept["round"] != self._round:
+                raise InputError(
+                    f"client {self._client} drew secrets for round {self._kept['round']}, and is asked for round "
+                    f"{self._round}"
+                )
+            keys = {client: keys for client, keys in self._neighbours().items() if client in sealed}
+            hidden = masked(own, self._terms(self._kept["threshold"]), keys, words)
+            about = {"stage": 3, "masked": self._round, "left": list(keys)}
+            self._keep(self._kept | about | {"sealed": _hex(sealed[client] for client in keys)})
         return hidden
 
     def unmask(self) -> RecordDict:
         """Stage 4: reveal one share of each neighbour, and forget the rest."""
-        own, keys = self._secrets(stage=3), self._neighbours()
-        sealed = dict(zip(self._kept["left"], self._kept["sealed"], strict=True))
-        left = {client: keys[client] for client in sealed}
-        senders: Any = self._asked["senders"]
-        told = reveal(own, self._terms(self._kept["threshold"]), left, sealed, senders=senders)
-        self._keep({"number": self._number, "stage": 4})
-        facts: dict[str, Any] = {}
-        for kind, shares in told._asdict().items():
-            facts |= {f"{kind}-of": list(shares), kind: list(shares.values())}
+        asked: Any = self._asked["senders"]
+        senders = sorted(asked)
+        with self._remembering():
+            if self._kept.get("number") != self._number or self._kept.get("stage") != 4:
+                self._reveal(senders)
+            if self._kept["senders"] != senders:
+                raise InputError(
+                    f"client {self._client} has taken masks off sum {self._number} for other senders: once is enough"
+                )
+            facts: dict[str, Any] = {}
+            for kind, shares in self._kept["revealed"].items():
+                facts |= {f"{kind}-of": list(map(int, shares)), kind: list(map(bytes.fromhex, shares.values()))}
         return self._reply(facts)
 
+    def _reveal(self, senders: list[int]) -> None:
+        own, keys = self._secrets(stage=3), self._neighbours()
+        sealed = dict(zip(self._kept["left"], map(bytes.fromhex, self._kept["sealed"]), strict=True))
+        left = {client: keys[client] for client in sealed}
+        told = reveal(own, self._terms(self._kept["threshold"]), left, sealed, senders=senders)
+        known = {key: self._kept[key] for key in ("federation", "number", "round", "masked")}
+        shares = {kind: {client: share.hex() for client, share in own.items()} for kind, own in told._asdict().items()}
+        self._keep(known | {"stage": 4, "senders": senders, "revealed": shares})
+
     def _secrets(self, *, stage: int) -> Secrets:
-        """Return the secrets of this sum; refuse what comes twice, out of order, or after a restart."""
+        """Return the secrets of this sum; refuse what comes twice, or out of order."""
         if self._kept.get("number") != self._number or self._kept.get("stage") != stage:
-            raise InputError(
-                f"client {self._client} is not at stage {stage} of sum {self._number}: it was restarted, or asked twice"
-            )
-        return Secrets(self._client, *self._kept["secrets"])
+            raise InputError(f"client {self._client} is not at stage {stage} of sum {self._number}: it was asked twice")
+        return Secrets(self._client, *map(bytes.fromhex, self._kept["secrets"]))
 
     def _terms(self, threshold: int) -> Terms:
-        return Terms(f"{self._asked['federation']!s} {self._number}", threshold)
+        return Terms(f"{self._kept['federation']} {self._number}", threshold)
 
     def _neighbours(self) -> dict[int, Keys]:
-        found = zip(self._kept["neighbours"], self._kept["keys"], strict=True)
+        found = zip(self._kept["neighbours"], map(bytes.fromhex, self._kept["keys"]), strict=True)
         return {client: Keys(*_thirds(joined)) for client, joined in found}
+
+    @contextmanager
+    def _remembering(self) -> Iterator[None]:
+        """Read what was kept, and let no other process of this node do so meanwhile."""
+        path, federation = self._folder / KEPT, self._asked["federation"]
+        with private_files():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with path.with_suffix(".lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._kept = json.loads(path.read_bytes()) if path.exists() else {}
+                if self._kept.get("federation", federation) != federation:
+                    raise InputError(f"{path} is of another federation, {self._kept['federation']}; {REMEDY}")
+                yield
 
     def _keep(self, facts: dict[str, Any]) -> None:
         self._kept = facts
-        self._state[KEPT] = ConfigRecord(facts)
+        write_whole(self._folder / KEPT, json.dumps(facts))
+        with _opened(self._folder) as folder:  # what was answered must not be forgotten by a loss of power
+            os.fsync(folder)
 
     def _reply(self, facts: dict[str, Any]) -> RecordDict:
         return RecordDict({"secure": ConfigRecord({"number": self._number, **facts})})
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _hex(values: Iterable[bytes]) -> list[str]:
+    return [value.hex() for value in values]
 
 
 def _thirds(joined: bytes) -> tuple[bytes, bytes, bytes]:

@@ -12,15 +12,14 @@ from flwr.serverapp import Grid
 
 from fedadmm.core.delivery import Request
 from fedadmm.core.round import ClientResult
-from fedadmm.core.seeds import stream
 from fedadmm.flower.messages import BadReplyError, NoReplyError, reading, refused
-from fedadmm.flower.node_status import NodeStatus
+from fedadmm.flower.server_folder import ServerFolder
+from fedadmm.flower.unfinished import Collected, OpenSum
 from fedadmm.flower.wire import WrongFormatError, integer, read_words
 from fedadmm.secure.encoding import Encoding
 from fedadmm.secure.fixed_point import Words
-from fedadmm.secure.graph import Graph, harary
+from fedadmm.secure.graph import harary
 from fedadmm.secure.protocol import Keys, Revealed, Terms, VoidError, check_keys, unmask, usable
-from fedadmm.secure.settings import Secure
 from fedadmm.secure.shamir import SHARE_BYTES
 from fedadmm.secure.transport import UnmaskedMean
 
@@ -46,8 +45,18 @@ def read_masked(message: Message, encoding: Encoding, *, request: Request) -> Cl
         vectors, numbers = encoding.words(encoding.like)
         form = (vectors, np.concatenate([numbers, np.zeros(NUM_STATS, numbers.dtype)]))
         words = read_words(content.array_records["arrays"], form)
-    size = words[0].nbytes + words[1].nbytes - form[1].itemsize * NUM_STATS
-    return refused(request.client)._replace(upload=words, finite=True, bytes_up=size)
+    return _sent(request.client, words)
+
+
+def results_of(collected: Collected) -> list[ClientResult]:
+    """Return what `read_masked` has found, once it is written down: the words are known as a sum alone."""
+    sent = [_sent(client, collected.total)._replace(upload=()) for client in collected.senders]
+    return sorted([*sent, *map(refused, collected.problems)], key=lambda result: result.client)
+
+
+def _sent(client: int, words: tuple[Words, ...]) -> ClientResult:
+    size = words[0].nbytes + words[1].nbytes - words[1].itemsize * NUM_STATS
+    return refused(client)._replace(upload=words, finite=True, bytes_up=size)
 
 
 def added_up(
@@ -75,47 +84,40 @@ def added_up(
 
 
 class SecureRound:
-    """One sum, from the keys to the unmasked words."""
+    """One sum, from the keys to the unmasked words; how far it has come is written to the server's folder."""
 
-    def __init__(
-        self,
-        settings: Secure,
-        grid: Grid,
-        status: NodeStatus,
-        *,
-        federation: str,
-        number: int,
-        round: int,
-        seed: int,
-        num_selected: int,
-        timeout: float,
-    ) -> None:
-        self._grid, self._federation, self._number, self._round = grid, federation, number, round
-        self._status = status
-        self._timeout = min(timeout, LONGEST)
-        self._generator = stream(seed, "secure neighbours", round)
-        self._degree = settings.degree(num_selected)
-        self.terms = Terms(f"{federation} {number}", settings.shares_needed(num_selected))
-        self._nodes: dict[int, int] = {}
-        self._graph: Graph = {}
-        self._keys: dict[int, Keys] = {}
+    def __init__(self, sum: OpenSum, grid: Grid, folder: ServerFolder, *, timeout: float) -> None:
+        self.sum, self._grid, self._folder, self._timeout = sum, grid, folder, min(timeout, LONGEST)
+        self._terms = Terms(f"{folder.federation} {sum.number}", sum.threshold)
+        self._nodes: Mapping[int, int] = {}
         self.carried: dict[int, ConfigRecord] = {}  # client -> what the request to train says of masks
 
-    def agree(self, nodes: Mapping[int, int]) -> list[int]:
+    def agree(self, nodes: Mapping[int, int], *, degree: int, generator: np.random.Generator) -> list[int]:
         """Let clients exchange keys and shares (stages 1 and 2), and return those who have; nobody: the round is void.
 
         nodes: of the clients that are asked.
         """
-        self._nodes = dict(nodes)
+        self._nodes = nodes
         with self._void_is_told():
-            self._exchange()
+            self._exchange(degree, generator)
         return list(self.carried)
 
-    def mean_of(self, results: list[ClientResult], encoding: Encoding) -> tuple[list[ClientResult], UnmaskedMean]:
+    def resume(self, nodes: Mapping[int, int]) -> None:
+        """Go on with a sum that was written down, with these nodes of its clients."""
+        self._nodes = nodes
+
+    def mean_of(
+        self, results: list[ClientResult], encoding: Encoding, *, problems: dict[int, str], digests: dict[int, str]
+    ) -> tuple[list[ClientResult], UnmaskedMean]:
         """Return masked results with what is known of their statistics, and the mean of the sum of their words."""
         total = None
         with self._void_is_told():
-            total = self._unmasked({result.client: result.upload for result in results if result.finite}, encoding)
+            collected = self.sum.collected
+            if collected is None:
+                words = {result.client: result.upload for result in results if result.finite}
+                collected = Collected(*self._added(words), problems, digests)
+                self._keep(self.sum._replace(collected=collected))  # it is the sum of these clients from here on
+            total = self._unmasked(collected, encoding)
         return added_up(results, total, encoding)
 
     @contextmanager
@@ -123,46 +125,64 @@ class SecureRound:
         try:
             yield
         except VoidError as error:
-            log(WARNING, "Round %d is void: %s", self._round, error)
+            log(WARNING, "Round %d is void: %s", self.sum.round, error)
 
-    def _exchange(self) -> None:
-        nodes = self._nodes
-        keys = self._ask(KEYS, {client: {} for client in nodes}, _read_keys)
-        if len(keys) <= self.terms.threshold:
-            raise VoidError(f"{len(keys)} clients have sent keys, and a threshold of {self.terms.threshold} needs more")
-        order = [sorted(keys)[at] for at in self._generator.permutation(len(keys))]
-        self._graph = harary(order, degree=self._degree)
+    def _exchange(self, degree: int, generator: np.random.Generator) -> None:
+        threshold = self.sum.threshold
+        keys = self._ask(KEYS, {client: {} for client in self._nodes}, _read_keys)
+        if len(keys) <= threshold:
+            raise VoidError(f"{len(keys)} clients have sent keys, and a threshold of {threshold} needs more")
+        order = [sorted(keys)[at] for at in generator.permutation(len(keys))]
+        graph = harary(order, degree=degree)
         offers = {
             client: {
-                "threshold": self.terms.threshold,
+                "threshold": threshold,
                 "neighbours": list(near),
                 "keys": [b"".join(keys[other]) for other in near],
             }
-            for client, near in self._graph.items()
+            for client, near in graph.items()
         }
-        sealed = self._ask(SHARES, offers, lambda record, client: _read_sealed(record, self._graph[client]))
-        there = usable(self._graph, sealed, self.terms)
-        self._keys = {client: keys[client] for client in there}
+        sealed = self._ask(SHARES, offers, lambda record, client: _read_sealed(record, graph[client]))
+        there = usable(graph, sealed, self._terms)
+        # Before anybody is asked to mask an update of this round.
+        self._keep(self.sum._replace(graph=graph, keys={client: keys[client] for client in there}))
         for holder in there:
-            near = [other for other in self._graph[holder] if other in self._keys]
+            near = self._near(holder)
             facts: dict[str, Any] = {"neighbours": near, "sealed": [sealed[other][holder] for other in near]}
             self.carried[holder] = self._request(facts)
 
-    def _unmasked(self, words: Mapping[int, tuple[Words, ...]], encoding: Encoding) -> tuple[Words, ...]:
-        """Return the sum of the words that these clients have masked and sent (stage 4)."""
-        if not words or set(usable(self._graph, words, self.terms)) != set(words):
-            raise VoidError(f"{len(words)} clients have sent, and each needs {self.terms.threshold} neighbours left")
-        near = {client: [other for other in self._graph[client] if other in self._keys] for client in words}
-        asked = {client: {"senders": [other for other in near[client] if other in words]} for client in words}
-        revealed = self._ask(UNMASK, asked, lambda record, client: _read_revealed(record, near[client]))
+    def _added(self, words: Mapping[int, tuple[Words, ...]]) -> tuple[tuple[int, ...], tuple[Words, ...]]:
+        """Return who has sent words, and the sum of these, which is still masked."""
+        if not words or set(usable(self.sum.graph, words, self._terms)) != set(words):
+            raise VoidError(f"{len(words)} clients have sent, and each needs {self.sum.threshold} neighbours left")
         total = tuple(np.sum(part, axis=0, dtype=part[0].dtype) for part in zip(*words.values(), strict=True))
-        plain = unmask(total, self.terms, self._graph, self._keys, revealed, senders=words)
-        if encoding.numbers.numbers(plain[1][-NUM_STATS:])[0] != len(words):
+        return tuple(sorted(words)), total
+
+    def _unmasked(self, collected: Collected, encoding: Encoding) -> tuple[Words, ...]:
+        """Return the sum of the words that clients have masked and sent (stage 4)."""
+        senders, asked = collected.senders, [client for client in collected.senders if client in self._nodes]
+        near = {client: self._near(client) for client in asked}
+        facts = {client: {"senders": [other for other in near[client] if other in senders]} for client in asked}
+        revealed = self._ask(UNMASK, facts, lambda record, client: _read_revealed(record, near[client]))
+        plain = unmask(collected.total, self._terms, self.sum.graph, self.sum.keys, revealed, senders=senders)
+        if encoding.numbers.numbers(plain[1][-NUM_STATS:])[0] != len(senders):
             raise VoidError("the masks do not cancel: a client has added others than it agreed on")
         return plain
 
+    def _keep(self, sum: OpenSum) -> None:
+        self.sum = sum
+        self._folder.keep(sum)
+
+    def _near(self, client: int) -> list[int]:
+        return [other for other in self.sum.graph[client] if other in self.sum.keys]
+
     def _request(self, facts: dict[str, Any]) -> ConfigRecord:
-        return ConfigRecord({"federation": self._federation, "number": self._number, **facts})
+        about: dict[str, Any] = {
+            "federation": self._folder.federation,
+            "number": self.sum.number,
+            "round": self.sum.round,
+        }
+        return ConfigRecord({**about, **facts})
 
     def _ask(self, kind: str, asked: Mapping[int, dict[str, Any]], read: Read) -> dict[int, Any]:
         """Ask clients, and return what those say whose answers are what they have to be; the others are lost."""
@@ -180,12 +200,12 @@ class SecureRound:
             try:
                 with reading(reply, "secure") as content:
                     record = content.config_records["secure"]
-                    if integer(record, "number") != self._number:
+                    if integer(record, "number") != self.sum.number:
                         raise WrongFormatError("it answers another request")
                     found[client] = read(record, client)
             except (BadReplyError, NoReplyError) as error:
                 bad = isinstance(error, BadReplyError)
-                (self._status.refused if bad else self._status.failed)(self._nodes[client], str(error))
+                (self._folder.nodes.refused if bad else self._folder.nodes.failed)(self._nodes[client], str(error))
                 log(WARNING, "Client %d is left out of the sum (%s): %s", client, kind, error)
         return found
 

@@ -19,6 +19,7 @@ from fedadmm.core.round import ServerCheckpoint
 from fedadmm.flower.json_log import lines_of_log
 from fedadmm.flower.node_status import NodeStatus
 from fedadmm.flower.settings import FederationSettings
+from fedadmm.flower.unfinished import OpenSum, Release
 from fedadmm.runs.export import write_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
@@ -34,7 +35,7 @@ class Applied(NamedTuple):
     number: int
 
 
-ROLLBACK = "rollback"  # notes of the store, beside the keys of clients
+ROLLBACK, SUM, RELEASE = "rollback", "open sum", "release"  # notes of the store, beside the keys of clients
 
 
 def _number(round: int) -> str:
@@ -75,7 +76,8 @@ class ServerFolder:
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
-            types, identity = (state_types(settings.algorithm).server, Applied), settings.identity | fresh
+            self._server_type, identity = state_types(settings.algorithm).server, settings.identity | fresh
+            types = (self._server_type, Applied)
             self.store = DiskStore(
                 self.folder.state, types=types, identity=identity, initial=initial, durability="power", remedy=REMEDY
             )
@@ -166,6 +168,20 @@ class ServerFolder:
         self._last_number = max(self._last_number + 1, time.time_ns() // 1000)
         return self._last_number
 
+    def keep(self, unfinished: OpenSum | Release) -> None:
+        """Write down how far a round has come, before anybody is asked for more, or is told of it."""
+        self.store.keep(SUM if isinstance(unfinished, OpenSum) else RELEASE, unfinished.fields())
+
+    def open_sum(self) -> OpenSum | None:
+        """Return the masked sum of the round that a killed server has not finished, None if there is none."""
+        found = self.store.kept(SUM)
+        return None if found is None else OpenSum.of(found)
+
+    def release(self) -> Release | None:
+        """Return the noised round that a killed server has not committed, None if there is none."""
+        found = self.store.kept(RELEASE)
+        return None if found is None else Release.of(found, self._server_type)
+
     def commit(
         self,
         checkpoint: ServerCheckpoint,
@@ -179,8 +195,8 @@ class ServerFolder:
         for client in record.clients:
             self.store.stage(checkpoint.round, client, Applied(number))
         keep = range(checkpoint.round - self._num_kept, checkpoint.round)
-        notes = {_state(client): f"{number} {digest}" for client, digest in (digests or {}).items()}
-        notes[_number(checkpoint.round)] = str(number)
+        notes: dict[str, str | None] = {SUM: None, RELEASE: None, _number(checkpoint.round): str(number)}
+        notes |= {_state(client): f"{number} {digest}" for client, digest in (digests or {}).items()}
         self.store.commit(checkpoint, clients=record.clients, record=record.to_json(), keep=keep, notes=notes)
         self.folder.append_record(record)
         self.nodes.write()

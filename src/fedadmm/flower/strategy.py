@@ -31,6 +31,7 @@ from fedadmm.core.delivery import NONE, Collection
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Devices, Participation, Uniform
 from fedadmm.core.round import Buffers, ServerCheckpoint, norm_limit, run_round
+from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
 from fedadmm.engine.process import one_thread
 from fedadmm.flower.client_nodes import ClientNodes
@@ -38,9 +39,9 @@ from fedadmm.flower.evaluation import NodeEvaluation
 from fedadmm.flower.messages import aggregated_by
 from fedadmm.flower.open_round import Expected, OpenRound
 from fedadmm.flower.requests import Requests
-from fedadmm.flower.secure_round import SecureRound
 from fedadmm.flower.server_folder import ServerFolder
 from fedadmm.flower.settings import FederationSettings
+from fedadmm.flower.unfinished import Release
 from fedadmm.flower.wire import WIRES, ModelWire
 from fedadmm.runs.records import Record
 from fedadmm.training.flat import FlatModel
@@ -153,6 +154,11 @@ class AlgorithmStrategy(Strategy):
     ) -> Iterable[Message]:
         """Return the requests of the next round, to the nodes of the clients that our stream selects."""
         began = time.perf_counter()
+        timeout, left = self.settings.round_timeout, OpenRound.left_by_another(self._folder, began=began)
+        if left is not None:  # a server that was killed; nobody is asked to train for that round again
+            self._round = left
+            left.go_on(grid, self._nodes, self._folder, timeout=timeout)
+            return []
         connected = self._nodes.enough(grid)
         planned = self._planner.plan(self.checkpoint.round + 1, last_round=self._folder.last_round)
         private = self._mechanism()
@@ -160,30 +166,23 @@ class AlgorithmStrategy(Strategy):
         assignments = [assignment._replace(clip=clip) for assignment in planned]
         replies = Collection(self._folder.new_number(), clients=[assignment.client for assignment in assignments])
         self._round = OpenRound(replies, [], began, selected=replies.missing)
-        connected = self._agreed(connected, grid)
-        about: dict[str, Any] = {"round": self._round, "checkpoint": self.checkpoint}
+        if self.settings.secure is not None:
+            order = stream(self.settings.seed, "secure neighbours", self.checkpoint.round + 1)
+            about: dict[str, Any] = {"round": self.checkpoint.round + 1, "timeout": timeout, "generator": order}
+            connected = self._round.agreed(self.settings.secure, connected, grid, self._folder, **about)
+        about = {"round": self._round, "checkpoint": self.checkpoint}
         self._round.requests = self._requests.messages(MessageType.TRAIN, assignments, connected, config, **about)
         num_asked, num_selected = len(self._round.requests), len(assignments)
         log(INFO, "Round %d asks %d of %d clients", self.checkpoint.round + 1, num_asked, num_selected)
         return [message for message, _ in self._round.requests]
 
-    def _agreed(self, connected: dict[int, int], grid: Grid) -> dict[int, int]:
-        """Let the clients of a round agree on masks, where uploads are hidden; return those who have."""
-        settings, number = self.settings, self._round.replies.number
-        if settings.secure is None:
-            return connected
-        about: dict[str, Any] = {"federation": self._folder.federation, "number": number, "seed": settings.seed}
-        about |= {"round": self.checkpoint.round + 1, "num_selected": len(self._round.selected)}
-        status, timeout = self._folder.nodes, settings.round_timeout
-        self._round.secure = SecureRound(settings.secure, grid, status, timeout=timeout, **about)
-        nodes = {client: connected[client] for client in self._round.selected if client in connected}
-        return {client: connected[client] for client in self._round.secure.agree(nodes)}
-
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Apply the replies that count, and return the new model; the round is committed when that comes back."""
-        num_selected, private, expected = len(self._round.selected), self._mechanism(), self._expected()
+        if self._round.applied is not None:  # by the server that was killed
+            return self._made()
+        private, expected = self._mechanism(), self._expected()
         transport, sent, largest = self.wire.transport, expected.theta, expected.largest
         if private is not None and transport is not None:
             transport = replace(transport, private=private)
@@ -193,7 +192,7 @@ class AlgorithmStrategy(Strategy):
             assert isinstance(self.wire, ModelWire)
             results = aggregated_by(self._aggregator, found, self.wire, server_round=server_round, theta=sent)
         if self._round.secure is not None and transport is not None and self.wire.encoding is not None:
-            results, mean = self._round.secure.mean_of(results, self.wire.encoding)
+            results, mean = self._round.unmasked(results, self.wire.encoding, self._folder)
             transport = replace(transport, sums=lambda *_: mean)
         registered = float(self.settings.num_clients)
         with one_thread():
@@ -206,15 +205,16 @@ class AlgorithmStrategy(Strategy):
                 transport=transport,
             )
         self._round.applied = (checkpoint, summary)
-        nodes = {request.client: message.metadata.dst_node_id for message, request in self._round.requests}
-        for client in summary.refused:
-            allowed = "max-norm" if private is None else "max-norm or privacy.clip"
-            too_long = f"its upload is longer than {largest:g}, which {allowed} allows"
-            other = too_long if client in summary.oversized else "its upload cannot be used"
-            problem = self._round.problems.get(client, other)
-            self._folder.nodes.refused(nodes[client], problem)
-            log(WARNING, "Client %d is refused in round %d: %s", client, checkpoint.round, problem)
-        log(INFO, "Round %d applies %d of %d", checkpoint.round, len(summary.clients), num_selected)
+        if private is not None:  # before anything of it leaves
+            number, selected, digests = self._round.replies.number, self._round.selected, self._round.digests
+            self._folder.keep(Release(number, selected, checkpoint, summary, digests))
+        allowed = f"{largest:g}, which {'max-norm' if private is None else 'max-norm or privacy.clip'} allows"
+        self._round.tell(self._folder, checkpoint=checkpoint, summary=summary, allowed=allowed)
+        return self._made()
+
+    def _made(self) -> tuple[ArrayRecord, MetricRecord]:
+        assert self._round.applied is not None
+        checkpoint, summary = self._round.applied
         metrics = MetricRecord({"num-applied": len(summary.clients), "num-refused": len(summary.refused)})
         if summary.client_loss is not None:
             metrics["train-loss"] = summary.client_loss

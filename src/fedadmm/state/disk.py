@@ -105,11 +105,11 @@ class DiskStore:
         clients: Sequence[int],
         record: dict[str, Any],
         keep: Iterable[int] = (),
-        notes: Mapping[str, str] | None = None,
+        notes: Mapping[str, str | None] | None = None,
     ) -> None:
         """Make a round count in one transaction, and reclaim the states and the checkpoint that it replaced.
 
-        keep: rounds whose checkpoints stay. notes: as `note` keeps them, with the round.
+        keep: rounds whose checkpoints stay. notes: as `note` keeps them, with the round; None: it is forgotten.
         """
         number = checkpoint.round
         replaced = {client: self._rounds[client] for client in clients if client in self._rounds}
@@ -225,6 +225,18 @@ class DiskStore:
         with self.file.reading(f"the note on {name}") as tables:
             value = tables.find("meta", NOTE + name.encode())
             return None if value is None else bytes(value).decode()
+
+    def keep(self, name: str, message: Message) -> None:
+        """Keep a message beside the rounds, as a note that has vectors."""
+        with self.file.writing() as tables:
+            tables.put("meta", NOTE + name.encode(), *encode(message))
+        self.file.flush()
+
+    def kept(self, name: str) -> Message | None:
+        """Return a message that was kept, None if there is none."""
+        with self.file.reading(f"the note on {name}") as tables:
+            value = tables.find("meta", NOTE + name.encode())
+            return None if value is None else decode(value)
 
     def round_of(self, client: int) -> int | None:
         """Return the round of a client's state, None if it has none."""

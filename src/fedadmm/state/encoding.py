@@ -11,7 +11,8 @@ from fedadmm.core.algorithm import Message
 
 Bytes: TypeAlias = bytes | memoryview
 
-_TYPES = {str(t).removeprefix("torch."): t for t in (torch.float32, torch.float64, torch.bfloat16, torch.int64)}
+_KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8)
+_TYPES = {str(kind).removeprefix("torch."): kind for kind in _KINDS}
 
 
 class DamagedError(Exception):

@@ -26,7 +26,7 @@ from fedadmm.core.mean import Collector, is_number, rebuilt
 from fedadmm.core.participation import Participation, Poisson, Uniform
 from fedadmm.core.round import ClientResult, RoundSummary
 from fedadmm.core.seeds import stream
-from fedadmm.uploads.accountant import Accountant, noise_for, split_noise
+from fedadmm.uploads.accountant import Accountant, import_dp_accounting, noise_for, split_noise
 from fedadmm.uploads.secret_draws import secret_normals
 from fedadmm.uploads.settings import AdaptiveClip, Privacy
 
@@ -76,6 +76,8 @@ class PrivateSums:
                 f"to publish one of them; use less than {1 / self.num_clients:g}"
             )
         _ = self.sum_noise
+        if self.accountant.noise:
+            import_dp_accounting()  # and not when the first round has been played
         if self.budget is not None and self.accountant.epsilon(1) > self.budget:
             raise InputError(
                 f"privacy.epsilon={self.budget:g} is spent before the first round, which costs "
