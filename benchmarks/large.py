@@ -12,6 +12,7 @@ from typing import Annotated
 
 import torch
 import typer
+from recording import Record, show
 
 from fedadmm import FedADMM, LocalTraining, Simulation
 from state import in_folder, mnist_like, seconds
@@ -50,13 +51,14 @@ def main(
     clients: Annotated[int, typer.Option(help="Of whom half take part in a round, with one example each.")] = 8,
     rounds: int = 3,
     engine: str = "workers",
+    record: Record = None,
 ) -> None:
-    """Print the highest memory of each round: of the driver, of each worker, and what they share."""
+    """Print the highest memory up to each round: of the driver, of a worker, and what they share."""
     module = torch.nn.Sequential(
         torch.nn.Flatten(), torch.nn.Linear(784, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)
     )
     size = sum(parameter.nbytes for parameter in module.parameters())
-    print(f"{size // 4:,} parameters: a model is {size / 1e6:.0f} MB, a client's state {2 * size / 1e6:.0f} MB")
+    found = []
     with tempfile.TemporaryDirectory(dir=".") as folder:
         run = Simulation(
             FedADMM(rho=0.1),
@@ -74,11 +76,13 @@ def main(
             for round in range(1, rounds + 1):
                 taken = seconds(run.advance)
                 driver, *workers = highest.anonymous.values()
-                own = ", ".join(f"{(held - before) / 2 / size:.1f}" for held in workers)
-                parts = f"driver {driver / 2 / size:.1f}, shared {highest.shared / 2 / size:.1f}, workers {own}"
-                print(f"round {round}: {taken:.0f} s; in states: {parts}", flush=True)
+                own = [held - before for held in workers]
+                kinds = {"driver": driver, "shared": highest.shared, "a worker": max(own, default=0)}
+                held = {f"{kind} (states)": f"{most / 2 / size:.1f}" for kind, most in kinds.items()}
+                found.append({"parameters": f"{size // 4:,}", "round": str(round), "seconds": f"{taken:.0f}", **held})
         finally:
             run.close()
+    show(found, title=f"Highest memory, in states of {2 * size / 1e6:.0f} MB", record=record)
 
 
 if __name__ == "__main__":
