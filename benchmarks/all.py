@@ -23,6 +23,7 @@ COMMANDS = {
     "float-types": "float_types.py",
     "sweeps": "sweeps.py",
     "growth": "growth.py --rounds 3 --picture docs/growth.png",
+    "large": "large.py --width 125786",
     "state-long": "state.py disk --epochs 20 --active 30 --num-examples 60 --rounds 4 --engine workers",
     "state-longer": "state.py disk --epochs 20 --active 100 --num-examples 60 --rounds 3 --engine workers",
     "state-short": "state.py disk --epochs 1 --active 100 --num-examples 60 --rounds 6 --engine workers",

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.progress import track
 from workloads import NUM_EXAMPLES, WORKLOADS, Workload
 
-from fedadmm import FedADMM, FedAvg, LocalTraining, Simulation, federate, make_dataset
+from fedadmm import FastFedADMM, FedADMM, FedAvg, LocalTraining, Simulation, federate, make_dataset
 from fedadmm.state.disk import DiskStore
 
 NUM_TEST_EXAMPLES = 10_000
-COLUMNS = ("workload", "E", "what", "engine", "bare loop [s]", "ratio", "from to")
+COLUMNS = ("workload", "E", "what", "engine", "bare loop [s]", "ratio", "from to", "target")
 ENGINES = {"silo": ("workers",), "crowd": ("workers",), "tiny": ("workers", "stacked")}
 
 
@@ -33,14 +33,40 @@ class Case(NamedTuple):
     algorithm: Any
     state: str
     epochs: int
+    same_clients: bool = False  # in every round: none is new
+
+    def __str__(self) -> str:
+        method = type(self.algorithm).__name__
+        named = method if method == "FedAvg" else f"{method}, state {self.state}"
+        return f"{named}, the same clients again" if self.same_clients else named
 
 
 CASES = (
-    Case(FedAvg(), "memory", 1),
-    Case(FedADMM(eta="seen"), "memory", 1),
-    Case(FedADMM(eta="seen"), "disk", 1),
-    Case(FedADMM(eta="seen"), "disk", 5),
+    Case(FedAvg(), "in memory", 1),
+    Case(FedADMM(eta="seen"), "in memory", 1),
+    Case(FedADMM(eta="seen"), "on disk", 1),
+    Case(FedADMM(eta="seen"), "on disk", 5),
 )
+MORE_CASES = {
+    "crowd": (
+        Case(FedADMM(eta="seen"), "on disk", 1, same_clients=True),
+        Case(FedADMM(eta="seen"), "on disk in bfloat16", 1),
+        Case(FastFedADMM(), "on disk", 1),  # what `fedadmm run` takes by default
+        Case(FastFedADMM(), "on disk", 5),
+    )
+}
+
+# Of workload, engine, what and E.
+TARGETS = {
+    ("crowd", "workers", "FedAvg", 1): 0.85,
+    ("crowd", "workers", "FedADMM, state on disk", 1): 1.05,
+    ("crowd", "workers", "FedADMM, state on disk", 5): 0.95,
+    ("crowd", "workers", "FastFedADMM, state on disk", 1): 1.05,
+    ("crowd", "workers", "FastFedADMM, state on disk", 5): 0.95,
+    ("tiny", "stacked", "FedAvg", 1): 0.07,
+    ("tiny", "stacked", "FedADMM, state in memory", 1): 0.10,
+    ("tiny", "stacked", "FedADMM, state on disk", 1): 0.15,
+}
 
 
 def make_data(workload: Workload, *, num_test_examples: int = 0) -> Any:
@@ -56,18 +82,22 @@ def simulation(workload: Workload, case: Case, engine: str, data: Any) -> Iterat
     """Start a run of a workload, with client state in a folder or in memory."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
 
+        def first(*_: object) -> list[int]:
+            return list(range(workload.clients_per_round))
+
         def on_disk(types: Any, initial: torch.Tensor) -> DiskStore:
-            return DiskStore(Path(folder) / "state", types=types, identity={}, initial=initial)
+            narrow = torch.bfloat16 if "bfloat16" in case.state else None
+            return DiskStore(Path(folder) / "state", types=types, identity={}, initial=initial, float_type=narrow)
 
         run = Simulation(
             case.algorithm,
             model=workload.model,
             data=data,
             local=LocalTraining(epochs=case.epochs, batch_size=workload.batch_size, learning_rate=0.01),
-            participation=workload.clients_per_round / workload.num_clients,
+            participation=first if case.same_clients else workload.clients_per_round / workload.num_clients,
             seed=0,
             engine=engine,
-            open_store=on_disk if case.state == "disk" else None,
+            open_store=None if case.state == "in memory" else on_disk,
         )
         try:
             yield run
@@ -88,21 +118,22 @@ def rows(name: str, *, pairs: int, console: Console) -> Iterator[list[str]]:
     bare = BareLoop.of(workload)
     data = make_data(workload)
     for engine in ENGINES[name]:
-        for case in CASES:
-            method = type(case.algorithm).__name__ + (", state on disk" if case.state == "disk" else "")
+        for case in (*CASES, *MORE_CASES.get(name, ())):
             with simulation(workload, case, engine, data) as run:
-                run.advance()  # starts the workers
-                title = f"{name}, {method}, E={case.epochs}, {engine}"
+                for _ in range(3 if case.same_clients else 1):  # in the first two of three the file still grows
+                    run.advance()
+                title = f"{name}, {case}, E={case.epochs}, {engine}"
                 times = [
                     (bare.seconds(epochs=case.epochs), seconds(run.advance))
                     for _ in track(range(pairs), description=title, console=console, transient=True)
                 ]
-            yield [name, str(case.epochs), method, engine, *_ratio(times)]
+            target = TARGETS.get((name, engine, str(case), case.epochs))
+            yield [name, str(case.epochs), str(case), engine, *_ratio(times), "" if target is None else f"{target:.2f}"]
         tested = make_data(workload, num_test_examples=NUM_TEST_EXAMPLES)
         with simulation(workload, CASES[0], engine, tested) as run:
             run.advance()
             times = [(bare.seconds(epochs=1), seconds(run.evaluate)) for _ in range(pairs)]
-        yield [name, "-", f"evaluation of {NUM_TEST_EXAMPLES:,} examples", engine, *_ratio(times)]
+        yield [name, "-", f"evaluation of {NUM_TEST_EXAMPLES:,} examples", engine, *_ratio(times), ""]
     bare.close()
 
 

@@ -15,6 +15,7 @@ from torch.nn import functional
 from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, Simulation
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.engine import workers as workers_engine
 from fedadmm.engine.pool import Pool
 from fedadmm.engine.workers import WorkersEngine
 from methods import ON_NETWORKS, mostly_slow
@@ -43,6 +44,15 @@ def test_neither_the_number_of_workers_nor_the_store_shows_in_the_result(workers
     serial = _outcome(_simulation(method, engine="serial"))
     folder = tmp_path / "state" if on_disk else None
     assert identical(_outcome(_simulation(method, engine="workers", workers=workers, folder=folder)), serial)
+
+
+def test_large_uploads_wait_for_none_but_their_turn_and_give_the_same_bytes(monkeypatch) -> None:
+    method = ON_NETWORKS["fedadmm, rho rising"]
+    usual = _outcome(_simulation(method, engine="workers", workers=2))
+    monkeypatch.setattr(workers_engine, "WAITING_BYTES", 1)
+    simulation = _simulation(method, engine="workers", workers=2)
+    assert len(simulation._engine._setup.uploads) == 2  # one of each worker, where 8 would fit
+    assert identical(_outcome(simulation), usual)
 
 
 class Memories(NamedTuple):

@@ -176,8 +176,9 @@ def test_a_folder_of_another_experiment_or_version_is_refused_with_the_reason(
 def test_a_folder_of_another_format_is_refused_with_the_reason(
     place: RunPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedadmm.state.file.FORMAT", 2)
-    with pytest.raises(InputError, match="was written with format 1, here it is 2"):
+    monkeypatch.setattr("fedadmm.state.file.FORMAT", 3)
+    monkeypatch.setattr("fedadmm.state.file.FORMATS", {"3"})
+    with pytest.raises(InputError, match="was written with format 2, here it is 3"):
         runner.run(_experiment(place), out=place.folder / "whole")
 
 

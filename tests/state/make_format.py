@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.runs.runner import run
-from fedadmm.state.file import FORMAT
+from fedadmm.state.tables import FORMAT
 
 EXPERIMENT = Experiment(
     name="stored",

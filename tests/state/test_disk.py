@@ -15,9 +15,12 @@ from small_stores import Client, a_checkpoint, a_state, content, disk_store, pla
 from children import start
 from fedadmm.core.errors import InputError
 from fedadmm.state import file as state_file
+from fedadmm.state import tables as state_tables
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.file import StateFile
 from play import identical
+
+ROUNDS = [[1, 2], [2, 3]]
 
 
 def _size(store_folder: Path) -> int:
@@ -90,6 +93,31 @@ def test_what_no_round_refers_to_is_reclaimed(tmp_path: Path) -> None:
     with store.file.reading() as tables:
         assert len(tables.keys("states")) == 20
     store.close()
+
+
+def test_a_large_state_is_written_in_pieces_and_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(whole := disk_store(tmp_path / "whole"), ROUNDS)
+    # 5,600 bytes and a description of 60 or so are 57 pieces of 100, more than a transaction takes; 40 and it are one.
+    monkeypatch.setattr(state_tables, "PIECE", 100)
+    monkeypatch.setattr(state_file, "PIECES_AT_ONCE", 20)
+    play(store := disk_store(tmp_path / "state"), ROUNDS)
+    with store.file.reading() as tables:
+        keys = tables.keys("states")
+    assert {client: sum(key[7] == client for key in keys) for client in (1, 2, 3)} == {1: 57, 2: 1, 3: 57}
+    assert content(store) == content(whole)
+    whole.close()
+    store.stage(3, 1, a_state(1, 3))
+    store.close()  # and what was written ahead, in pieces too, is reclaimed
+    store = disk_store(tmp_path / "state")
+    with store.file.reading() as tables:
+        assert tables.keys("states") == keys
+    with store.file.writing() as tables:
+        tables.delete("states", keys[30])
+    with pytest.raises(InputError, match=r"the state of client 1 .*damaged \(a part of it is missing\)"):
+        store.get(1)
+    store.close()
+    with pytest.raises(InputError, match=r"the state of client 1 .*missing"):
+        disk_store(tmp_path / "state")
 
 
 def test_worker_processes_read_and_write_ahead(tmp_path: Path) -> None:

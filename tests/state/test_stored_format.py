@@ -1,13 +1,14 @@
-"""A run folder that was written with the current format, once, still opens, is well, and goes on.
+"""A run folder of each format, written once, still opens, is well, and goes on.
 
 Its experiment hash, torch and fedadmm are those of the day it was written, so here they are taken from the file;
 that it is refused under another identity is tested in test_resume.py. If this fails, the format has changed:
-raise FORMAT, keep this folder with a test that it is refused, and write a new one with make_format.py.
+raise FORMAT, keep this folder and what reads it, and write a new one with make_format.py.
 """
 
 import json
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from make_format import EXPERIMENT
@@ -17,22 +18,41 @@ from fedadmm.core.engine import state_types
 from fedadmm.runs import runner
 from fedadmm.runs.check import findings
 from fedadmm.state.disk import DiskStore
-from fedadmm.state.file import FORMAT
+from fedadmm.state.tables import FORMAT
 
-WRITTEN = Path(__file__).parent / f"format_{FORMAT}"
-IDENTITY = {"experiment": "732c76160f", "fedadmm": "0.1.0", "torch": "2.13.0+cpu"}
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the stored folder, under the name that its experiment gives it on this day."""
-    monkeypatch.setattr(Experiment, "hash", property(lambda self: IDENTITY["experiment"]))
-    return Path(shutil.copytree(WRITTEN, tmp_path / EXPERIMENT.folder_name))
+IDENTITIES = {
+    "1": {"experiment": "732c76160f", "fedadmm": "0.1.0", "torch": "2.13.0+cpu"},
+    "2": {"experiment": "c5c5e68d2a", "fedadmm": "0.2.0", "torch": "2.13.0+cpu", "arithmetic": "exact"},
+}
 
 
-def test_it_opens_and_holds_what_was_written(folder: Path) -> None:
-    store = DiskStore(folder / "state", types=state_types(EXPERIMENT.algorithm), identity=IDENTITY)
-    assert store.about == {"format": "1", "fields": "Server theta; Client w, y, rho", **IDENTITY}
+class Written(NamedTuple):
+    """A stored folder, and a copy of it under the name that its experiment gives it on this day."""
+
+    format: str
+    original: Path
+    folder: Path
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return IDENTITIES[self.format]
+
+
+@pytest.fixture(params=list(IDENTITIES))
+def written(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    format = request.param
+    monkeypatch.setattr(Experiment, "hash", property(lambda self: IDENTITIES[format]["experiment"]))
+    original = Path(__file__).parent / f"format_{format}"
+    return Written(format, original, Path(shutil.copytree(original, tmp_path / EXPERIMENT.folder_name)))
+
+
+def test_the_present_format_is_among_them() -> None:
+    assert str(FORMAT) == max(IDENTITIES)
+
+
+def test_it_opens_and_holds_what_was_written(written: Written) -> None:
+    store = DiskStore(written.folder / "state", types=state_types(EXPERIMENT.algorithm), identity=written.identity)
+    assert store.about == {"format": written.format, "fields": "Server theta; Client w, y, rho", **written.identity}
     assert {client: store.round_of(client) for client in store} == {0: 3, 2: 1, 3: 3}
     # Read off the day it was written.
     norms = {client: float(store.get(client).y.double().norm()) for client in store}
@@ -42,20 +62,20 @@ def test_it_opens_and_holds_what_was_written(folder: Path) -> None:
     store.close()
 
 
-def test_it_is_well(folder: Path) -> None:
-    found = list(findings(folder))
+def test_it_is_well(written: Written) -> None:
+    found = list(findings(written.folder))
     assert [finding.text for finding in found if finding.kind == "problem"] == []
     assert {finding.name: finding.text for finding in found}["rounds"] == "3 of 3"
 
 
-def test_it_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(runner, "identity_of", lambda experiment, *, arithmetic: IDENTITY)
+def test_it_goes_on(written: Written, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(runner, "identity_of", lambda experiment, *, arithmetic: written.identity)
     longer = EXPERIMENT.model_copy(update={"rounds": 5})
-    ended = runner.run(longer, out=folder.parent)
-    assert ended.folder.path == folder
+    ended = runner.run(longer, out=written.folder.parent)
+    assert ended.folder.path == written.folder
     assert (ended.rounds_before, len(ended.history)) == (3, 5)
     fresh = runner.run(longer, out=tmp_path / "fresh").history
-    stored = [json.loads(line) for line in (WRITTEN / "rounds.jsonl").read_text().splitlines()]
+    stored = [json.loads(line) for line in (written.original / "rounds.jsonl").read_text().splitlines()]
     for found, expected in zip(ended.history, fresh, strict=True):
         assert found.clients == expected.clients
         # Another torch may round otherwise.

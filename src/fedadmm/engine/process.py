@@ -32,6 +32,7 @@ def one_thread() -> Iterator[None]:
 
 
 KEPT_BYTES = 2**30
+LARGEST_KEPT = 2**28  # bytes of a block; larger ones go back to the kernel, or a large model would be held twice
 LARGEST_LEARNED = (32 << 20) - 4096  # bytes
 
 
@@ -41,7 +42,7 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         if hasattr(libc, "mallopt"):
             libc.mallopt(-1, KEPT_BYTES)  # M_TRIM_THRESHOLD
-            libc.mallopt(-3, KEPT_BYTES)  # M_MMAP_THRESHOLD
+            libc.mallopt(-3, LARGEST_KEPT)  # M_MMAP_THRESHOLD
 
 
 def keep_freed_blocks() -> None:

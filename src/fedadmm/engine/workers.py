@@ -14,11 +14,13 @@ import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import PersonalOf, RoundTime, StatesOnDisk, Store, Task
+from fedadmm.core.mean import num_bytes
 from fedadmm.core.round import Assignment, Buffers, ClientResult, run_client
 from fedadmm.core.state_parts import HeldBack, vectors_of, with_parts
 from fedadmm.core.transport import Transport
 from fedadmm.engine.pool import Handler, Pool
 from fedadmm.engine.probe import probe
+from fedadmm.engine.process import keep_freed_blocks
 from fedadmm.engine.serial import evaluated
 from fedadmm.training.evaluation import combined
 
@@ -60,6 +62,7 @@ def _fits(field: Any, vector: torch.Tensor) -> bool:
 Answer = tuple[ClientResult, list[Any] | None]
 
 SLOTS_PER_WORKER = 4  # uploads of each worker that may wait to be summed
+WAITING_BYTES = 1 << 28  # that uploads may take while they wait: fewer wait where they are large, one of each worker
 
 
 class Update(NamedTuple):
@@ -150,6 +153,23 @@ class WorkerSetup:
         return result, kept
 
 
+def _setup(
+    algorithm: AnyAlgorithm, task: Task, store: Store, *, initial: Vector, num_workers: int, transport: Transport | None
+) -> WorkerSetup:
+    """Return what the workers need; the messages it is made from are gone before they fork, who would keep them."""
+    forms = probe(algorithm, initial)
+    fitting = WAITING_BYTES // max(1, num_bytes(forms.upload))
+    slots = range(max(num_workers, min(SLOTS_PER_WORKER * num_workers, fitting)))
+    uploads = [SharedMessage(forms.upload) for _ in slots]
+    keeps = transport is not None and transport.keeps_held_back
+    form = with_parts(forms.client, task.personal, HeldBack(vectors_of(forms.upload)) if keeps else None)
+    states = [SharedMessage(form) for _ in slots] if store.file is None else []
+    shared, download, buffers = initial.clone().share_memory_(), forms.download, task.buffers()
+    return WorkerSetup(
+        algorithm, task, shared, store.file, SharedMessage(download), SharedMessage(buffers), uploads, states, transport
+    )
+
+
 class WorkersEngine:
     """Runs client updates in `num_workers` processes."""
 
@@ -165,18 +185,10 @@ class WorkersEngine:
         num_workers: int,
         transport: Transport | None = None,
     ) -> None:
-        forms = probe(algorithm, initial)
-        file = store.file
-        self._task, self._store, self._num_slots = task, store, SLOTS_PER_WORKER * num_workers
-        slots = range(self._num_slots)
-        initial, download, buffers = initial.clone().share_memory_(), forms.download, task.buffers()
-        uploads = [SharedMessage(forms.upload) for _ in slots]
-        keeps = transport is not None and transport.keeps_held_back
-        form = with_parts(forms.client, task.personal, HeldBack(vectors_of(forms.upload)) if keeps else None)
-        states = [SharedMessage(form) for _ in slots] if file is None else []
-        self._setup = WorkerSetup(
-            algorithm, task, initial, file, SharedMessage(download), SharedMessage(buffers), uploads, states, transport
-        )
+        keep_freed_blocks()  # of the mean, which is made here
+        self._task, self._store = task, store
+        self._setup = _setup(algorithm, task, store, initial=initial, num_workers=num_workers, transport=transport)
+        self._num_slots = len(self._setup.uploads)
         self.pool = Pool(self._setup, num_workers=num_workers)
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:

@@ -18,7 +18,8 @@ from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
-from fedadmm.state.file import NUMBER, PAIR, Advice, Durability, Tables, damage, fields_of, open_checked
+from fedadmm.state.file import Advice, Durability, damage, fields_of, open_checked
+from fedadmm.state.tables import NUMBER, PAIR, Tables, pair_of, whole_states
 
 FEW, SMALL = 10_000, 1 << 28  # clients and bytes of a store, every state of which is read in a fraction of a second
 CHECKPOINT = b"progress"  # the key of the newest
@@ -66,7 +67,7 @@ class DiskStore:
             if layout.unsorted:
                 raise damage("the store", folder, f"keys of {layout.unsorted} are out of order")
             if not readonly:  # what was written ahead for a round that never counted
-                written = [PAIR.unpack(key) for key in layout.keys("states")]
+                written = dict.fromkeys(pair_of(key) for key in layout.keys("states"))
                 self._delete_states([pair for pair in written if self._rounds.get(pair[0]) != pair[1]])
         except BaseException:
             self.file.close()
@@ -120,7 +121,7 @@ class DiskStore:
             for client in clients:
                 tables.put("index", NUMBER.pack(client), PAIR.pack(client, number))
             for pair in replaced.items():
-                tables.delete("states", PAIR.pack(*pair))
+                tables.delete_state(*pair)
             kept = self._keep_older(tables, number - 1, set(keep))
             tables.put("records", NUMBER.pack(number), json.dumps(record).encode())
             fields = (number, digest, checkpoint.seen, *checkpoint.buffers, *checkpoint.server)
@@ -162,10 +163,10 @@ class DiskStore:
             if fields[1] != digest:
                 raise damage("the index of clients", self.folder, f"it does not lead back to round {round}")
             for client, then in states.items():
-                tables.delete("states", PAIR.pack(client, self._rounds[client]))
+                tables.delete_state(client, self._rounds[client])
                 tables.delete("index", NUMBER.pack(client))
                 if then is not None:
-                    tables.put("states", PAIR.pack(client, then[0]), *encode(then[1], float_type=self.float_type))
+                    tables.put_state(client, then[0], encode(then[1], float_type=self.float_type))
                     tables.put("index", NUMBER.pack(client), PAIR.pack(client, then[0]))
             for later in range(round + 1, len(tables.keys("records")) + 1):
                 tables.delete("records", NUMBER.pack(later))
@@ -260,9 +261,9 @@ class DiskStore:
 
     def _check(self, state_keys: Iterable[bytes]) -> None:
         """Refuse a store whose parts are of different rounds."""
-        written = set(state_keys)
+        written = whole_states(state_keys)
         for client, round in self._rounds.items():
-            if PAIR.pack(client, round) not in written:
+            if (client, round) not in written:
                 raise damage(f"the state of client {client}", self.folder, "it is missing")
         with self.file.reading("the server's checkpoint") as tables:
             fields = _checkpoint_fields(tables)
@@ -277,7 +278,7 @@ class DiskStore:
         if pairs:
             with self.file.writing() as tables:
                 for pair in pairs:
-                    tables.delete("states", PAIR.pack(*pair))
+                    tables.delete_state(*pair)
 
 
 def _write_notes(tables: Tables, notes: Mapping[str, str | None]) -> None:

@@ -2,10 +2,11 @@
 
 import json
 import zlib
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
+import xxhash
 
 from fedadmm.core.algorithm import Message
 
@@ -19,20 +20,42 @@ class DamagedError(Exception):
     """Bytes that are not what was written."""
 
 
-def seal(key: bytes, *parts: Bytes) -> bytes:
-    """Return the parts as one value, with a checksum over them and their key."""
-    checksum = zlib.crc32(key)
+class Checksum(NamedTuple):
+    """A checksum, and how many bytes it has."""
+
+    of: Callable[[Iterable[Bytes]], bytes]  # of parts, as if they were one
+    size: int
+
+
+def _crc32(parts: Iterable[Bytes]) -> bytes:
+    checksum = 0
     for part in parts:
         checksum = zlib.crc32(part, checksum)
-    return b"".join([checksum.to_bytes(4, "little"), *parts])
+    return checksum.to_bytes(4, "little")
 
 
-def unseal(key: bytes, value: bytes | memoryview) -> memoryview:
+def _xxh3(parts: Iterable[Bytes]) -> bytes:
+    checksum = xxhash.xxh3_64()
+    for part in parts:
+        checksum.update(part)
+    return checksum.digest()
+
+
+CRC32 = Checksum(_crc32, 4)
+XXH3 = Checksum(_xxh3, 8)  # in a tenth of the time
+
+
+def seal(key: bytes, *parts: Bytes, checksum: Checksum = CRC32) -> bytes:
+    """Return the parts as one value, with a checksum over them and their key."""
+    return b"".join([checksum.of((key, *parts)), *parts])
+
+
+def unseal(key: bytes, value: Bytes, *, checksum: Checksum = CRC32) -> memoryview:
     """Return what was sealed, if it was sealed under this key."""
-    view = memoryview(value)
-    if len(view) < 4 or zlib.crc32(view[4:], zlib.crc32(key)) != int.from_bytes(view[:4], "little"):
+    view, size = memoryview(value), checksum.size
+    if len(view) < size or checksum.of((key, view[size:])) != view[:size]:
         raise DamagedError
-    return view[4:]
+    return view[size:]
 
 
 def narrowed(field: Any, float_type: torch.dtype | None) -> Any:
@@ -50,27 +73,56 @@ def encode(message: Sequence[Any], *, float_type: torch.dtype | None = None) -> 
         if isinstance(field, torch.Tensor):
             kept = narrowed(field, float_type)
             description.append([str(kept.dtype).removeprefix("torch."), list(kept.shape), kept.dtype != field.dtype])
-            parts.append(kept.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
+            parts.append(_bytes_of(kept.contiguous().cpu().reshape(-1)))
         else:
             description.append(field)
     head = json.dumps(description).encode()
     return [len(head).to_bytes(4, "little"), head, *parts]
 
 
-def decode(payload: bytes | memoryview) -> Message:
+def decode(payload: Bytes) -> Message:
     """Return the fields of an encoded message, in memory of their own."""
-    view = memoryview(payload)
-    start = 4 + int.from_bytes(view[:4], "little")
+    return decode_pieces(iter([payload]))
+
+
+def decode_pieces(pieces: Iterator[Bytes]) -> Message:
+    """Return the fields of an encoded message that comes in pieces; the first has all of its description."""
+    rest = memoryview(next(pieces))
+    start = 4 + int.from_bytes(rest[:4], "little")
+    description, rest = json.loads(bytes(rest[4:start])), rest[start:]
     fields: list[Any] = []
-    for entry in json.loads(bytes(view[4:start])):
+    for entry in description:
         if not isinstance(entry, list):
             fields.append(entry)
             continue
         name, shape, was_float32 = entry
-        dtype = _TYPES[name]
-        stop = start + torch.Size(shape).numel() * dtype.itemsize
-        own = bytearray(view[start:stop])
-        flat = torch.frombuffer(own, dtype=dtype) if own else torch.empty(0, dtype=dtype)
+        flat = torch.empty(torch.Size(shape).numel(), dtype=_TYPES[name])
+        room = _bytes_of(flat)
+        while len(room):
+            if not rest:
+                rest = memoryview(next(pieces))
+            taken = min(len(room), len(rest))
+            room[:taken], room, rest = rest[:taken], room[taken:], rest[taken:]
         fields.append((flat.float() if was_float32 else flat).view(shape))
-        start = stop
     return tuple(fields)
+
+
+def in_pieces(parts: Iterable[Bytes], size: int) -> Iterator[list[Bytes]]:
+    """Yield the parts, cut so that each piece but the last has this many bytes."""
+    piece: list[Bytes] = []
+    room = size
+    for part in parts:
+        rest = memoryview(part)
+        while len(rest):
+            piece.append(rest[:room])
+            rest, room = rest[room:], room - len(piece[-1])
+            if not room:
+                yield piece
+                piece, room = [], size
+    if piece:
+        yield piece
+
+
+def _bytes_of(vector: torch.Tensor) -> memoryview:
+    """Return the memory of a vector."""
+    return vector.view(torch.uint8).numpy().data

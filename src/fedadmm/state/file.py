@@ -2,18 +2,18 @@
 
 Before it is used, its pages are checked, and what it was written with.
 
-`states` (client, round) -> state, written ahead; `index` client -> (client, round of the state that counts);
-`records` round -> record; `meta` what the store is, theta^0 and the server's checkpoint.
+`states` (client, round) -> state, written ahead, in pieces (tables.py); `index` client -> (client, round of the state
+that counts); `records` round -> record; `meta` what the store is, theta^0 and the server's checkpoint.
 """
 
 import errno
 import json
 import os
 import resource
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +23,10 @@ import torch
 from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import made_whole
-from fedadmm.state.encoding import Bytes, DamagedError, decode, encode, seal, unseal
+from fedadmm.state.encoding import DamagedError, decode_pieces, encode
 from fedadmm.state.pages import Layout, read_layout
+from fedadmm.state.tables import FORMAT, FORMATS, TABLES, Tables, cut
 
-FORMAT = 1
-TABLES = ("states", "index", "records", "meta")
 MAP_SIZE = 1 << 40  # address space, not disk: the file grows with what is in it
 
 
@@ -42,8 +41,7 @@ Durability = Literal["process", "power"]
 # Of (key, what it was written with): how to go on with that; None where there is no more to say than that.
 Advice = Callable[[str, str | None], str | None]
 
-NUMBER = struct.Struct(">Q")
-PAIR = struct.Struct(">QQ")  # (client, round)
+PIECES_AT_ONCE = 64  # of a state, which are one transaction
 
 
 @dataclass(eq=False)
@@ -55,6 +53,7 @@ class StateFile:
     float_type: torch.dtype | None = None
     durability: Durability = "process"
     readonly: bool = False
+    format: str = str(FORMAT)
 
     def __post_init__(self) -> None:
         self._process = os.getpid()
@@ -94,15 +93,16 @@ class StateFile:
 
     def get_version(self, client: int, round: int) -> Message:
         """Return the state that a client had after its visit in a round."""
-        with self.reading(f"the state of client {client}") as table:
-            state: Message = self.client_type(*decode(table.get("states", PAIR.pack(client, round))))
+        with self.reading(f"the state of client {client}") as tables:
+            state: Message = self.client_type(*decode_pieces(tables.state(client, round)))
             return state
 
     def stage(self, round: int, client: int, state: Message) -> None:
-        """Write a state ahead of its round's commit, in a small transaction of its own."""
-        parts = encode(state, float_type=self.float_type)
-        with self.writing() as table:
-            table.put("states", PAIR.pack(client, round), *parts)
+        """Write a state ahead of its round's commit, in small transactions of its own."""
+        pieces = cut(encode(state, float_type=self.float_type), self.format)
+        while some := list(islice(pieces, PIECES_AT_ONCE)):
+            with self.writing() as tables:
+                tables.put_pieces(client, round, some)
 
     def flush(self) -> None:
         """Put what was committed beyond a loss of power, if that was asked for."""
@@ -116,16 +116,16 @@ class StateFile:
             self._env.reader_check()
 
     @contextmanager
-    def reading(self, what: str = "the store") -> Iterator["Tables"]:
+    def reading(self, what: str = "the store") -> Iterator[Tables]:
         """Give a consistent view of the tables; `what` is being read, and is named if it is damaged."""
         with self.guarded(what), self._own_env().begin(buffers=True) as transaction:
-            yield Tables(transaction, self._tables)
+            yield Tables(transaction, self._tables, self.format)
 
     @contextmanager
-    def writing(self) -> Iterator["Tables"]:
+    def writing(self) -> Iterator[Tables]:
         """Give the tables for changes that count together, or not at all."""
         with self.guarded(), self._own_env().begin(write=True) as transaction:
-            yield Tables(transaction, self._tables)
+            yield Tables(transaction, self._tables, self.format)
 
     def _own_env(self) -> lmdb.Environment:
         assert self._process == os.getpid(), f"{self.folder} was opened before a fork; use StateFile.own()"
@@ -149,43 +149,6 @@ class StateFile:
             raise unusable(self.folder, error) from error
 
 
-class Tables:
-    """The tables within one transaction; every value is sealed with its key."""
-
-    def __init__(self, transaction: lmdb.Transaction, tables: Mapping[str, Any]) -> None:
-        self._transaction, self._tables = transaction, tables
-
-    def find(self, table: str, key: bytes) -> memoryview | None:
-        """Return a value, None if there is none; a damaged one is an error."""
-        value = self._transaction.get(key, db=self._tables[table])
-        return None if value is None else unseal(key, value)
-
-    def get(self, table: str, key: bytes) -> memoryview:
-        """Return a value that must be there."""
-        value = self.find(table, key)
-        if value is None:
-            raise DamagedError("it is missing")
-        return value
-
-    def put(self, table: str, key: bytes, *parts: Bytes) -> None:
-        """Write a value, which is given in parts."""
-        self._transaction.put(key, seal(key, *parts), db=self._tables[table])
-
-    def delete(self, table: str, key: bytes) -> None:
-        """Remove a value; its room is used again."""
-        self._transaction.delete(key, db=self._tables[table])
-
-    def items(self, table: str) -> Iterator[tuple[bytes, memoryview]]:
-        """Yield the keys, rising, and their values, still sealed."""
-        for key, value in self._transaction.cursor(self._tables[table]):
-            yield bytes(key), memoryview(value)
-
-    def keys(self, table: str) -> list[bytes]:
-        """Return the keys, rising."""
-        cursor = self._transaction.cursor(self._tables[table])
-        return [bytes(key) for key in cursor.iternext(keys=True, values=False)]
-
-
 def fields_of(*types: type[Any]) -> str:
     """Return the fields of the messages in a store, which a store of other messages does not have."""
     return "; ".join(f"{each.__name__} {', '.join(each._fields)}".strip() for each in types)
@@ -205,9 +168,8 @@ def open_checked(
     What it was written with and the layout of its pages are returned with it.
     remedy: what to do instead of going on. advice: how to go on. options: those of `StateFile`.
     """
-    about = {"format": str(FORMAT), **about}
     if not folder.exists():
-        create(folder, about=about, initial=initial)
+        create(folder, about={"format": str(FORMAT), **about}, initial=initial)
     try:  # before LMDB reads the pages: where they contradict each other it may crash, or write over what counts
         layout = read_layout(folder / "data.mdb")
     except (DamagedError, OSError) as error:
@@ -215,7 +177,9 @@ def open_checked(
         raise damage("the store", folder, detail) from None
     file = StateFile(folder, **options)
     try:
-        return file, _checked_about(file, about, remedy=remedy, advice=advice), layout
+        written = _checked_about(file, about, remedy=remedy, advice=advice)
+        file.format = written["format"]
+        return file, written, layout
     except BaseException:
         file.close()
         raise
@@ -226,7 +190,8 @@ def _checked_about(
 ) -> dict[str, str]:
     with file.reading("the store's description") as tables:
         about: dict[str, str] = json.loads(bytes(tables.get("meta", b"about")))
-    for key, here in expected.items():
+    readable = about.get("format") if about.get("format") in FORMATS else str(FORMAT)
+    for key, here in {"format": readable, **expected}.items():
         if about.get(key) != here:
             how = None if advice is None else advice(key, about.get(key))
             raise InputError(

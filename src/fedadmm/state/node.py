@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from fedadmm.core.algorithm import Message, Vector
 from fedadmm.core.delivery import NONE, Journal
 from fedadmm.state.encoding import decode, encode
-from fedadmm.state.file import PAIR, fields_of, open_checked
+from fedadmm.state.file import fields_of, open_checked
+from fedadmm.state.tables import pair_of
 
 SECRET = b"secret"  # with which digests are keyed
 REMEDY = "give this federation a name or a state-dir of its own"
@@ -49,7 +50,7 @@ class NodeStore:
             if value is None:
                 return Journal()
             acknowledged, pending = decode(value)
-            written = [PAIR.unpack(key)[1] for key in tables.keys("states")]  # rising
+            written = dict.fromkeys(pair_of(key)[1] for key in tables.keys("states"))  # rising
             return Journal(acknowledged, pending, tuple(number for number in written if number < acknowledged))
 
     def get(self, number: int) -> SavedState | None:
@@ -65,18 +66,19 @@ class NodeStore:
             secret = tables.find("meta", SECRET)
             if number == NONE or secret is None:
                 return ""
-            state = tables.get("states", PAIR.pack(self._client, number))
-            return hashlib.blake2b(state, key=bytes(secret), digest_size=16).hexdigest()
+            digest = hashlib.blake2b(key=bytes(secret), digest_size=16)
+            for piece in tables.state(self._client, number):
+                digest.update(piece)
+            return digest.hexdigest()
 
     def write(self, journal: Journal, *, pending: SavedState) -> None:
         """Write a journal and what it has pending in one transaction; what it no longer names is deleted."""
         acknowledged, pending_number, kept = journal
-        named = {PAIR.pack(self._client, number) for number in (acknowledged, pending_number, *kept)}
+        named = {(self._client, number) for number in (acknowledged, pending_number, *kept)}
         with self._file.writing() as tables:
-            for stale in set(tables.keys("states")) - named:
-                tables.delete("states", stale)
-            key = PAIR.pack(self._client, pending_number)
-            tables.put("states", key, *encode((*pending.state, pending.residual)))
+            for stale in {pair_of(key) for key in tables.keys("states")} - named:
+                tables.delete_state(*stale)
+            tables.put_state(self._client, pending_number, encode((*pending.state, pending.residual)))
             if tables.find("meta", SECRET) is None:
                 tables.put("meta", SECRET, secrets.token_bytes(32))
             tables.put("meta", b"journal", *encode((acknowledged, pending_number)))
