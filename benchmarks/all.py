@@ -19,6 +19,7 @@ COMMANDS = {
     "secure": "secure.py",
     **{f"engines-{name}": f"engines.py --workloads {name}" for name in WORKLOADS if name != "tiny"},
     "engines-tiny": "engines.py --workloads tiny --pairs 25",
+    "engines-middle": "engines.py --workloads middle,middle_crowd,lenet",
     "ablation": "ablation.py",
     "float-types": "float_types.py",
     "sweeps": "sweeps.py",

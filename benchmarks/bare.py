@@ -42,7 +42,39 @@ class SoftmaxRegression(nn.Module):
         return self.dense(x.flatten(1))
 
 
-MODELS = {"cnn1": CNN1, "softmax_regression": SoftmaxRegression}
+class MLP(nn.Module):
+    """Dense layers of 200 and 200."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense1 = nn.Linear(784, 200)
+        self.dense2 = nn.Linear(200, 200)
+        self.dense3 = nn.Linear(200, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.relu(self.dense1(x.flatten(1)))
+        return self.dense3(functional.relu(self.dense2(x)))
+
+
+class LeNet(nn.Module):
+    """LeNet-5 with ReLU and the largest of each four."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 5, padding=2)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.dense1 = nn.Linear(400, 120)
+        self.dense2 = nn.Linear(120, 84)
+        self.dense3 = nn.Linear(84, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
+        x = functional.relu(self.dense1(x.flatten(1)))
+        return self.dense3(functional.relu(self.dense2(x)))
+
+
+MODELS = {"cnn1": CNN1, "softmax_regression": SoftmaxRegression, "mlp": MLP, "lenet": LeNet}
 
 
 class BareLoop:

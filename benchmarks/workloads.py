@@ -1,4 +1,4 @@
-"""What is timed, for us and for peers alike: three federations of MNIST's form, 6,000 examples a round."""
+"""What is timed, for us and for peers alike: federations of MNIST's form, 6,000 examples a round."""
 
 from typing import NamedTuple
 
@@ -23,4 +23,7 @@ WORKLOADS = {
     "silo": Workload("cnn1", 100, 10, 50),
     "crowd": Workload("cnn1", 1000, 100, 10),
     "tiny": Workload("softmax_regression", 1000, 100, 10),
+    "middle": Workload("mlp", 100, 10, 200),  # 199,210 parameters
+    "middle_crowd": Workload("mlp", 1000, 100, 10),
+    "lenet": Workload("lenet", 1000, 100, 10),  # 61,706 parameters
 }

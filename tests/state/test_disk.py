@@ -273,8 +273,9 @@ def test_a_damaged_value_is_an_error_that_names_the_client_and_the_remedy(tmp_pa
     store.close()
     (tmp_path / "state" / "data.mdb").write_bytes(data)
     store = disk_store(tmp_path / "state")
-    with pytest.raises(InputError, match=r"the state of client 4 in .* is damaged; restore the run folder"):
-        store.get(4)
+    for read in (lambda: store.get(4), lambda: store.get_many([3, 4])):
+        with pytest.raises(InputError, match=r"the state of client 4 in .* is damaged; restore the run folder"):
+            read()
     store.close()
 
 

@@ -54,6 +54,19 @@ def test_a_state_counts_once_its_round_is_committed(make_store: MakeStore) -> No
     assert identical(store.get(7), a_state(7, 1))
 
 
+def test_many_states_are_those_of_each(make_store: MakeStore) -> None:
+    store = make_store()
+    play(store, [[2, 3]])
+    store.stage_many(2, {client: a_state(client, 2) for client in (1, 3)})
+    before = store.get_many([3, 5, 2])
+    assert before[1] is None
+    assert identical((before[0], before[2]), (a_state(3, 1), a_state(2, 1)))
+    store.commit(a_checkpoint(2), clients=[1, 3], record={"round": 2})
+    for client, state in zip((1, 2, 3), store.get_many([1, 2, 3]), strict=True):
+        assert isinstance(state, Client)
+        assert identical(state, a_state(client, 1 if client == 2 else 2))
+
+
 def test_a_client_whose_update_was_not_applied_keeps_its_state(make_store: MakeStore) -> None:
     store = make_store()
     play(store, [[1, 2]])

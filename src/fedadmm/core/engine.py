@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
@@ -147,11 +147,17 @@ class Store(Protocol):
     def get(self, client: int) -> Message | None:
         """Return a client's committed state, None if it has none."""
 
+    def get_many(self, clients: Sequence[int]) -> list[Message | None]:
+        """Return the committed states of several clients, None for who has none."""
+
     def round_of(self, client: int) -> int | None:
         """Return the round in which a client's state was committed, None if it has none."""
 
     def stage(self, round: int, client: int, state: Message) -> None:
         """Write a state ahead; it is dropped unless `round` is committed with this client."""
+
+    def stage_many(self, round: int, states: Mapping[int, Message]) -> None:
+        """Write states ahead, client by client, all of them at once; a state in memory is kept as it is."""
 
     def staged(self, round: int, client: int) -> Message:
         """Return a state that was written ahead for a round that is not committed yet."""

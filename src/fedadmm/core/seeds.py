@@ -1,6 +1,7 @@
 """Named random streams: the same (seed, purpose, indices) gives the same numbers, whatever ran before."""
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import Any
 
@@ -19,14 +20,32 @@ def check_seed(seed: object) -> None:
 
 def stream_key(seed: int, purpose: str, *indices: int) -> int:
     """Return 128 bits that belong to this purpose alone."""
+    return int.from_bytes(_digest(seed, purpose, indices), "little")
+
+
+def _digest(seed: int, purpose: str, indices: Iterable[int]) -> bytes:
     name = "/".join([str(seed), purpose, *map(str, indices)])
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest(), "little")
+    return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
 
 def stream(seed: int, purpose: str, *indices: int) -> np.random.Generator:
     """Return the random stream of a purpose, such as `stream(seed, "batches", round, client, epoch)`."""
     key: Any = _Key(stream_key(seed, purpose, *indices))
     return np.random.Generator(np.random.Philox(key))
+
+
+def streams(seed: int, purpose: str, names: Iterable[tuple[int, ...]]) -> Iterator[np.random.Generator]:
+    """Yield the streams of a purpose, one for each tuple of indices; each lasts until the next is asked for.
+
+    They are `stream`'s, in half of the time: one generator is set to the key of each in turn.
+    """
+    philox = np.random.Philox(0)
+    generator, zeros = np.random.Generator(philox), np.zeros(4, dtype=np.uint64)
+    fresh: Any = {"bit_generator": "Philox", "buffer": zeros, "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
+    for indices in names:
+        fresh["state"] = {"counter": zeros, "key": np.frombuffer(_digest(seed, purpose, indices), dtype="<u8")}
+        philox.state = fresh
+        yield generator
 
 
 class _Key(ISeedSequence):

@@ -5,7 +5,7 @@ These are a validation split, two classes instead of many, and another float typ
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,7 +58,7 @@ class PartitionedData(Shown):
         """Return how many clients there are."""
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def num_examples(self) -> np.ndarray:
         """Return how many training examples each client holds."""
         return np.diff(self.offsets)

@@ -14,6 +14,7 @@ from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Store
 from fedadmm.core.errors import calling
 from fedadmm.core.mean import is_finite
+from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.round import Assignment, Buffers, ClientResult, received
 from fedadmm.engine.probe import probe
 from fedadmm.engine.process import keep_freed_blocks, threads
@@ -58,24 +59,24 @@ class StackedEngine(SerialEngine):
         """Return the results of a stack, each with its own upload or with the mean of all that are finite."""
         algorithm, round = self._algorithm, problem.round
         clients = [assignment.client for assignment in problem.assignments]
-        found = [self._store.get(client) for client in clients]
+        found = self._store.get_many(clients)
         fresh = algorithm.init_client(self._initial if algorithm.newcomer == "initial" else download.theta)
         states: list[Any] = [fresh if state is None else state for state in found]
-        known = [
-            received(algorithm, download, state, assignment)
-            for assignment, state in zip(problem.assignments, states, strict=True)
-        ]
+        if trait(algorithm, SkipsCommunication) is not None:
+            asked = zip(problem.assignments, states, strict=True)
+            states = [received(algorithm, download, state, assignment) for assignment, state in asked]
         with threads(self._num_threads):
-            before = stacked(known, like=download.theta)
+            before = stacked(states, like=download.theta)
             with calling(f"client_update of {type(algorithm).__name__}, for a stack of clients in round {round},"):
                 upload, after = algorithm.client_update(download, before, problem)
             norms = _row_norms(upload, len(clients), form=self._upload_form)
             oversized = [norm > each.largest for norm, each in zip(norms, problem.assignments, strict=True)]
-            rows = zip(_finite_rows((*upload, *after), len(clients)), oversized, strict=True)
-            finite = [whole and not too_long for whole, too_long in rows]
-        for client, state, ok in zip(clients, unstacked(after, len(clients), form=fresh), finite, strict=True):
-            if ok:
-                self._store.stage(round, client, state)
+            whole = _finite_rows((*upload, *after), len(clients))
+        finite = [own and not too_long for own, too_long in zip(whole, oversized, strict=True)]
+        # In memory of their own where they are kept as they are: a row would keep the whole stack.
+        rows = unstacked(after, len(clients), form=fresh, copy=self._store.file is None)
+        kept = zip(clients, rows, finite, strict=True)
+        self._store.stage_many(round, {client: state for client, state, ok in kept if ok})
         if self._weight is None:
             uploads = unstacked(upload, len(clients), form=self._upload_form)
         else:
@@ -115,9 +116,12 @@ def _stacked_field(column: list[Any], like: Vector) -> Any:
     return torch.tensor(column, dtype=kind, device=like.device)[:, None]
 
 
-def unstacked(message: Message, num_clients: int, *, form: Message) -> list[Message]:
-    """Return the message of each client; what is not stacked is the same for all. `form` is that of one message."""
-    fields = [_rows(field, num_clients, like) for field, like in zip(message, form, strict=True)]
+def unstacked(message: Message, num_clients: int, *, form: Message, copy: bool = True) -> list[Message]:
+    """Return the message of each client, as views or copies; what is not stacked is the same for all.
+
+    `form` is that of one message.
+    """
+    fields = [_rows(field, num_clients, like, copy=copy) for field, like in zip(message, form, strict=True)]
     if not fields:
         return [message] * num_clients
     return [type(message)(*row) for row in zip(*fields, strict=True)]
@@ -142,14 +146,13 @@ def mean_of_stack(message: Message, weights: Sequence[float | None], *, form: Me
     return type(message)(*fields)
 
 
-def _rows(field: Any, num_clients: int, like: Any) -> Sequence[Any]:
+def _rows(field: Any, num_clients: int, like: Any, *, copy: bool) -> Sequence[Any]:
     if not isinstance(field, torch.Tensor):
         return [field] * num_clients
     if isinstance(like, torch.Tensor):
-        # Copies: a row that is kept would keep the whole stack.
         rows = field.expand(num_clients, *like.shape) if like.ndim else field.reshape(-1)
-        copies: Sequence[Any] = torch.unbind_copy(rows)  # type: ignore[assignment, func-returns-value]
-        return copies
+        each: Sequence[Any] = torch.unbind_copy(rows) if copy else rows.unbind()  # type: ignore[assignment, func-returns-value]
+        return each
     return field.expand(num_clients, 1).flatten().tolist()
 
 

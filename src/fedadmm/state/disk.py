@@ -19,6 +19,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import Advice, Durability, damage, fields_of, open_checked
+from fedadmm.state.many import ManyStates
 from fedadmm.state.tables import NUMBER, PAIR, Tables, pair_of, whole_states
 
 FEW, SMALL = 10_000, 1 << 28  # clients and bytes of a store, every state of which is read in a fraction of a second
@@ -27,7 +28,7 @@ NOTE = b"note on "  # and what it is on
 OLDER = b"progress after "  # and a round: what clients that are still at work were sent
 
 
-class DiskStore:
+class DiskStore(ManyStates):
     """A store that survives its process, and with durability "power" the machine."""
 
     def __init__(

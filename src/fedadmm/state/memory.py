@@ -1,6 +1,6 @@
 """Client states in memory, for runs without a folder."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -37,6 +37,10 @@ class MemoryStore:
         state = self._states.get(client)
         return None if state is None else self._widened(state)
 
+    def get_many(self, clients: Sequence[int]) -> list[Message | None]:
+        """Return the committed states of several clients, None for who has none."""
+        return [self.get(client) for client in clients]
+
     def staged(self, round: int, client: int) -> Message:
         """Return a state that is held for a round."""
         return self._widened(self._staged[client])
@@ -55,6 +59,11 @@ class MemoryStore:
         if self.float_type is not None:
             state = type(state)(*[narrowed(field, self.float_type) for field in state])
         self._staged[client] = state
+
+    def stage_many(self, round: int, states: Mapping[int, Message]) -> None:
+        """Hold states until their round is committed."""
+        for client, state in states.items():
+            self.stage(round, client, state)
 
     def commit(
         self, checkpoint: ServerCheckpoint, *, clients: Sequence[int], record: dict[str, Any], keep: Iterable[int] = ()

@@ -209,8 +209,11 @@ def make_optimizer(
 
 
 def check_optimizer(local: LocalTraining) -> None:
-    """Refuse an optimizer that cannot be made, before any round."""
-    if local.optimizer is not None:
+    """Refuse an optimizer that cannot be made, before any round.
+
+    The first one of a process imports torch's compiler, a second of work that processes forked later are spared.
+    """
+    if not local.is_sgd:
         make_optimizer(local, [nn.Parameter(torch.zeros(2, 2))], learning_rate=local.learning_rate_at(1))
 
 

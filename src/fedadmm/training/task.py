@@ -150,6 +150,8 @@ class LearningTask:
 
     def joins(self, client: int) -> bool:
         """Return whether a client's last batch of one example joins the one before it."""
+        if not self.model.needs_two:
+            return False
         count, size = int(self.data.num_examples[client]), self.local.batch_size
         sizes = [1] if size == "full" else self.local.batch_sizes(count, min(size, count), join=self.model.needs_two)
         return size != "full" and sizes[-1] > min(size, count)

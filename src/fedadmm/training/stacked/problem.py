@@ -13,7 +13,7 @@ import torch
 
 from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.round import Assignment, Buffers, ClientStats
-from fedadmm.core.seeds import stream
+from fedadmm.core.seeds import streams
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
 from fedadmm.training.model_checks import check_whole_inputs
@@ -203,18 +203,22 @@ def sgd_batches(
     widths = np.minimum(counts, batch_size)
     lengths = -(-counts // widths)  # steps of an epoch
     steps = lengths * [assignment.epochs for assignment in assignments]
+    # A row wider than a client's one batch is padded with the client's first example, place 0.
     rows = np.zeros((steps.max(), len(assignments), widths.max()), dtype=np.int64)
-    facts = zip(assignments, counts.tolist(), widths.tolist(), lengths.tolist(), strict=True)
-    for place, (assignment, count, width, length) in enumerate(facts):
-        client, round = assignment.client, assignment.round
-        for epoch in range(assignment.epochs):
-            generator = stream(seed, "batches", round, client, epoch) if width < count else None
-            order = np.arange(count) if generator is None else generator.permutation(count)
-            if count % width:  # padding is an example of the same batch
-                last = np.full(length * width - count, order[(length - 1) * width])
-                order = np.concatenate([order, last])
-            # A row wider than a client's one batch is padded with the client's first example, place 0.
-            rows[epoch * length : (epoch + 1) * length, place, :width] = order.reshape(length, width)
+    alike: dict[tuple[int, int], list[int]] = {}  # clients with as many examples and epochs are dealt with at once
+    for place, (assignment, count) in enumerate(zip(assignments, counts.tolist(), strict=True)):
+        alike.setdefault((count, assignment.epochs), []).append(place)
+    for (count, epochs), places in alike.items():
+        width, length = int(widths[places[0]]), int(lengths[places[0]])
+        orders = np.empty((len(places) * epochs, length * width), dtype=np.int64)
+        orders[:, :count] = np.arange(count)
+        if width < count:
+            owners = [assignments[place] for place in places]
+            names = [(owner.round, owner.client, epoch) for owner in owners for epoch in range(epochs)]
+            for order, generator in zip(orders[:, :count], streams(seed, "batches", names), strict=True):
+                generator.shuffle(order)
+        orders[:, count:] = orders[:, [(length - 1) * width]]  # padding is an example of the same batch
+        rows[: epochs * length, places, :width] = orders.reshape(len(places), -1, width).swapaxes(0, 1)
     step = np.arange(len(rows))[:, None]
     sizes = np.where((step + 1) % lengths, widths, counts - (lengths - 1) * widths)
     return Batches(rows + starts[:, None], np.where(step < steps, sizes, 0))
