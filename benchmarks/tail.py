@@ -12,11 +12,11 @@ from unittest import mock
 import typer
 from engines import Case, make_data, simulation
 from recording import Record, show
+from workloads import WORKLOADS
 
 from fedadmm import FedAvg
 from fedadmm.core.engine import num_cores
 from fedadmm.engine.workers import WorkerSetup
-from workloads import WORKLOADS
 
 CASES: dict[str, tuple[str, Any]] = {
     "silo, E = 1": ("silo", 1),
