@@ -23,6 +23,7 @@ COMMANDS = {
     "ablation": "ablation.py",
     "float-types": "float_types.py",
     "sweeps": "sweeps.py",
+    "tail": "tail.py",
     "growth": "growth.py --rounds 3 --picture docs/growth.png",
     "large": "large.py --width 125786",
     "state-long": "state.py disk --epochs 20 --active 30 --num-examples 60 --rounds 4 --engine workers",

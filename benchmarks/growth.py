@@ -1,13 +1,15 @@
-"""Time and memory of a round as a federation grows: active clients, registered clients, parameters.
+"""Time and memory of a round as a federation grows: active clients, registered clients, parameters; and over Ray, what
+passes the driver against the clients of a node.
 
 python benchmarks/growth.py --picture docs/growth.png
 """
 
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import matplotlib
 import torch
@@ -18,6 +20,7 @@ from rich.progress import track
 
 from fedadmm import FedADMM, LocalTraining, Simulation
 from fedadmm.data.generated import synthetic
+from nodes import METHODS, Traffic, traffic
 from state import in_folder, mnist_like, seconds
 
 matplotlib.use("Agg")
@@ -68,7 +71,7 @@ def active(rounds: int) -> Iterator[Point]:
 
 def registered(rounds: int) -> Iterator[Point]:
     """Grow the number of registered clients, 100 of them active."""
-    for size in (1_000, 10_000, 100_000, 1_000_000):
+    for size in (1_000, 10_000, 100_000, 1_000_000, 10_000_000):
         yield measured(
             size,
             rounds,
@@ -79,9 +82,11 @@ def registered(rounds: int) -> Iterator[Point]:
         )
 
 
-def parameters(rounds: int) -> Iterator[Point]:
-    """Grow the hidden layer of a network, 10 of 100 clients with 60 images active, batches of 10."""
-    for width in (12, 40, 126, 400, 1258, 4000, 12579):
+def parameters(rounds: int, *, largest: float = 1e7) -> Iterator[Point]:
+    """Grow the hidden layer of a network, 10 of 100 clients of 60 images active (2 above 1e7), batches of 10."""
+    for width in (12, 40, 126, 400, 1258, 4000, 12579, 39784, 125786):
+        if 795 * width > 1.01 * largest:
+            return
         module = torch.nn.Sequential(
             torch.nn.Flatten(), torch.nn.Linear(784, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)
         )
@@ -91,36 +96,76 @@ def parameters(rounds: int) -> Iterator[Point]:
             model=module,
             data=mnist_like(num_clients=100, num_examples=60),
             local=LocalTraining(epochs=1),
-            participation=0.1,
+            participation=0.1 if width < 20_000 else 0.02,
         )
 
 
-SWEEPS = {"active clients": active, "registered clients": registered, "parameters": parameters}
+SWEEPS: dict[str, Callable[[int], Iterator[Point]]] = {
+    "active clients": active,
+    "registered clients": registered,
+    "parameters": parameters,
+}
+COLORS = ("#0072B2", "#D55E00")
+
+
+def draw_traffic(axes: Any, points: Sequence[Traffic]) -> None:
+    """Draw seconds, and what the driver gets of a node, against the clients of the node."""
+    for color, method in zip(COLORS, METHODS, strict=True):
+        own = [point for point in points if point.method == method]
+        sizes = [point.size for point in own]
+        axes[0].loglog(sizes, [point.seconds for point in own], "o-", color=color, label=method)
+        axes[1].loglog(sizes, [point.received for point in own], "o-", color=color, label=f"{method}, received")
+        axes[1].loglog(sizes, [point.sent for point in own], "--", color=color, label=f"{method}, sent")
+    axes[0].legend()
+    axes[1].legend()
+    axes[1].set_ylabel("driver and a node, MB")
+    axes[1].set_xlabel("active clients of a Ray node")
 
 
 def main(
     rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 5,
     picture: Annotated[Path | None, typer.Option(help="Where to draw it.")] = None,
+    largest: Annotated[
+        float, typer.Option(help="Parameters at most; with 1e8 the states of four rounds take 6 GB of disk.")
+    ] = 1e7,
     record: Record = None,
 ) -> None:
     """Print seconds and memory of a round for each size, and draw them."""
     rows = []
-    figure, axes = plt.subplots(2, len(SWEEPS), figsize=(12, 5.5), sharex="col", sharey="row", layout="constrained")
-    for number, (name, sweep) in enumerate(SWEEPS.items()):
+    figure, axes = plt.subplots(2, len(SWEEPS) + 1, figsize=(15, 5.5), sharex="col", layout="constrained")
+    sweeps = SWEEPS | {"parameters": partial(parameters, largest=largest)}
+    for number, (name, sweep) in enumerate(sweeps.items()):
         points = list(track(sweep(rounds), description=name, console=Console(stderr=True)))
         for point in points:
             taken = {"seconds": f"{point.seconds:.3f}", "anonymous memory [GB]": f"{point.memory:.2f}"}
             rows.append({"growing": name, "size": f"{point.size:,}", **taken})
         sizes = [point.size for point in points]
-        axes[0, number].loglog(sizes, [point.seconds for point in points], "o-", color="#0072B2")
-        axes[1, number].semilogx(sizes, [point.memory for point in points], "o-", color="#D55E00")
+        axes[0, number].loglog(sizes, [point.seconds for point in points], "o-", color=COLORS[0])
+        axes[1, number].semilogx(sizes, [point.memory for point in points], "o-", color=COLORS[1])
         axes[1, number].set_xlabel(name)
-        for row in axes[:, number]:
-            row.grid(alpha=0.3)
+    for row in axes:
+        for other in row[1 : len(SWEEPS)]:
+            other.sharey(row[0])
+    points = list(track(traffic(rounds), description="Ray", console=Console(stderr=True)))
+    draw_traffic(axes[:, -1], points)
+    for axis in axes.flat:
+        axis.grid(alpha=0.3)
     axes[0, 0].set_ylabel("seconds a round")
     axes[1, 0].set_ylabel("anonymous memory, GB")
     axes[1, 0].set_ylim(bottom=0)  # last, for a limit ends the fitting to what is drawn
-    show(rows, title="A round of FedADMM, state on disk, engine workers", record=record)
+    rows += [
+        {
+            "growing": f"clients of a Ray node, {each.method}",
+            "size": f"{each.size:,}",
+            "seconds": f"{each.seconds:.3f}",
+            "driver sends a node [MB]": f"{each.sent:.2f}",
+            "gets of it [MB]": f"{each.received:.2f}",
+        }
+        for each in points
+    ]
+    columns = dict.fromkeys(key for row in rows for key in row)
+    whole = [{key: row.get(key, "") for key in columns} for row in rows]
+    show(whole, title="A round of FedADMM, state on disk, engine workers; and over Ray", record=record)
     if picture is not None:
         figure.savefig(picture, dpi=130)
 

@@ -1,5 +1,6 @@
 """Ray, as far as the engine asks for it, in this process: what takes seconds on a cluster takes none here."""
 
+import pickle
 import random
 from collections.abc import Collection, Iterator
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ class RayHere:
         self._num_cpus, self._lost = num_cpus, lost
         self._order = random.Random(0)
         self.connected, self.connection = True, None
+        self.bytes_received = self.bytes_sent = 0  # by the driver
         self.num_answers = self.num_lost = 0  # an answer whose number is in `lost` ends its actor instead
 
     def put(self, value: Any) -> "_Reference":
@@ -30,6 +32,8 @@ class RayHere:
         if reference.number in self._lost:
             self.num_lost += 1
             raise ActorDiedError
+        if reference.number is not None:
+            self.bytes_received += len(pickle.dumps(reference.value))
         return reference.value
 
     def wait(self, streams: list[Any], *, num_returns: int) -> Any:
@@ -83,7 +87,11 @@ class _Actor:
         self.update, self.evaluate = self._method("update"), self._method("evaluate")
 
     def _method(self, name: str) -> _Option:
-        return _Option(lambda message, *rest: self._stream(getattr(self.home, name)(message.value, *rest)))
+        def call(message: _Reference, *rest: Any) -> Iterator[_Reference]:
+            self._cluster.bytes_sent += len(pickle.dumps((message.value, rest)))
+            return self._stream(getattr(self.home, name)(message.value, *rest))
+
+        return _Option(call)
 
     def _stream(self, answers: Iterator[Any]) -> Iterator[_Reference]:
         for answer in answers:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from fedadmm import FedADMM, InputError, Simulation
+from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, Simulation
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.mean import MeanInOrder
 from fedadmm.core.optional import SkipsCommunication, trait
@@ -23,7 +24,7 @@ from methods import ON_NETWORKS
 from play import Watched, identical
 from ray_here import RayHere, use_ray_here
 from small_runs import SIZES, outcome, simulation_of
-from worlds import some_data
+from worlds import made, some_data
 
 EPS = torch.finfo(torch.float32).eps
 BOUND = 14 * EPS  # of six clients: ceil(log2 6) = 3, and 2 (3 + 4) = 14
@@ -229,3 +230,27 @@ def test_data_in_a_parcel_is_not_copied() -> None:
     assert twin.inputs.data_ptr() in {memory.ctypes.data for memory in parcel.memory}
     assert identical([twin.inputs, twin.targets, *twin.test], [data.inputs, data.targets, *data.test])
     assert len(parcel.head) < data.inputs.nbytes
+
+
+def wide() -> nn.Module:
+    """Return a network of 6,627 parameters, which outweigh the numbers that go with an update."""
+    return nn.Sequential(nn.Linear(4, 828), nn.ReLU(), nn.Linear(828, 3))
+
+
+@pytest.mark.parametrize(("method", "vectors"), [(FedAvg(), 0), (FedADMM(), 2)])
+def test_clients_of_a_share_add_their_states_to_what_passes_the_driver_and_nothing_as_long(
+    method: Algorithm, vectors: int, here: RayHere
+) -> None:
+    received, sent = {}, {}
+    for num_clients in (6, 30):
+        options = {"data": some_data([8] * num_clients), "participation": 1.0, "local": LocalTraining(epochs=1)}
+        run = ray_run(method, model=made(wide), workers=2, **options)
+        run.advance()
+        before = here.bytes_received, here.bytes_sent
+        run.advance()
+        received[num_clients], sent[num_clients] = here.bytes_received - before[0], here.bytes_sent - before[1]
+        run.close()
+    # Of each further client: its state, w and y, which goes to the store, and some numbers. A share brings one mean.
+    assert 0 <= (received[30] - received[6]) / 24 - vectors * 4 * run.theta.numel() < 1000
+    assert 0 <= (sent[30] - sent[6]) / 24 < 1000
+    assert received[6] > 2 * 4 * run.theta.numel()

@@ -7,8 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedadmm import FedAvg, Simulation
 from fedadmm.core.errors import InputError
 from fedadmm.core.round import Assignment
+from fedadmm.data import federate, make_dataset
 from fedadmm.data.examples import Examples
 from fedadmm.training import evaluation
 from fedadmm.training.evaluation import accuracy, batches, combined, metrics_for, score
@@ -131,3 +133,15 @@ def test_a_task_without_test_examples_has_nothing_to_evaluate() -> None:
     without = type(data)(data.inputs, data.targets, data.offsets, None, 3)
     assert learning_task(made(network), without).num_parts == 0
     assert combined([]) == {}
+
+
+@pytest.mark.parametrize(("model", "num_parts"), [("mlp", 1), ("small_cnn", 3)])
+def test_convolutions_are_evaluated_in_smaller_batches_with_the_same_scores(model: str, num_parts: int) -> None:
+    inputs, targets = torch.rand(600, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(600) % 10
+    data = federate(make_dataset((inputs, targets), test=(inputs, targets)), num_clients=2, partition="iid", seed=0)
+    local: Any = {"local": LocalTraining(epochs=1), "participation": 1.0, "seed": 0, "engine": "serial"}
+    run = Simulation(FedAvg(), model=model, data=data, **local)
+    assert run.task.num_parts == num_parts
+    outputs = run.model().eval()(inputs).detach()
+    expected = float(functional.cross_entropy(outputs, targets)), float((outputs.argmax(1) == targets).double().mean())
+    assert tuple(run.evaluate().values()) == pytest.approx(expected, rel=1e-6)

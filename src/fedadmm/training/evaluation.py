@@ -22,6 +22,7 @@ Metric = Callable[[Any, Any], torch.Tensor]  # of (outputs, targets), those of a
 Read = Callable[[torch.Tensor, torch.Tensor, int, int], tuple[Tree, Tree]]
 
 BATCH = 1000  # examples that are in memory at once
+CONVOLVED = 250  # of a network with convolutions: what they make of more does not stay in the cache
 
 
 def as_it_is(inputs: torch.Tensor, targets: torch.Tensor, epoch: int, number: int) -> tuple[Tree, Tree]:

@@ -64,7 +64,7 @@ class LearningTask:
         self._metrics = check_model(self.model, joined(data, [0])[0], **fitting)
         # Where clients keep parts of the model, no model is whole but a client's own.
         test = data.test if self.personal is None else None
-        parts = [] if test is None else evaluation.batches(self._on_device(test), size=self._read_at_once)
+        parts = [] if test is None else evaluation.batches(self._on_device(test), size=self._scored_at_once)
         # A user's metric needs all test examples at once: F1 over two halves is no mean of theirs.
         whole = parts and not evaluation.can_be_divided(self._metrics)
         self._test = [parts] if whole else [[part] for part in parts]
@@ -195,7 +195,7 @@ class LearningTask:
         """
         self.load_personal(personal)
         examples = self._on_device((self.held_out or self.data).client(client))
-        parts = evaluation.batches(examples, size=self._read_at_once) if len(examples.targets) else []
+        parts = evaluation.batches(examples, size=self._scored_at_once) if len(examples.targets) else []
         return combined([self._score(theta, buffers, parts)])
 
     def load_personal(self, personal: Personal | None) -> None:
@@ -216,6 +216,12 @@ class LearningTask:
             examples = (self.held_out or self.data).client(0)
         parts = evaluation.batches(self._on_device(examples), size=self._read_at_once)
         evaluation.score(self.model, (self._read(0, 0, *part, 0, 0) for part in parts), loss=self.loss, metrics=metrics)
+
+    @property
+    def _scored_at_once(self) -> int | None:
+        """Of how many examples a batch is in evaluation, None for the usual number."""
+        convolves = any(isinstance(module, nn.Conv2d) for module in self.model.module.modules())
+        return self._read_at_once or (evaluation.CONVOLVED if convolves else None)
 
     @property
     def _read_at_once(self) -> int | None:
