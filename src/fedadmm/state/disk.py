@@ -20,15 +20,15 @@ from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.state.encoding import DamagedError, decode, encode, unseal
 from fedadmm.state.file import Advice, Durability, damage, fields_of, open_checked
 from fedadmm.state.many import ManyStates
+from fedadmm.state.notes import KeepsNotes, write_notes
 from fedadmm.state.tables import NUMBER, PAIR, Tables, pair_of, whole_states
 
 FEW, SMALL = 10_000, 1 << 28  # clients and bytes of a store, every state of which is read in a fraction of a second
 CHECKPOINT = b"progress"  # the key of the newest
-NOTE = b"note on "  # and what it is on
 OLDER = b"progress after "  # and a round: what clients that are still at work were sent
 
 
-class DiskStore(ManyStates):
+class DiskStore(ManyStates, KeepsNotes):
     """A store that survives its process, and with durability "power" the machine."""
 
     def __init__(
@@ -127,7 +127,7 @@ class DiskStore(ManyStates):
             tables.put("records", NUMBER.pack(number), json.dumps(record).encode())
             fields = (number, digest, checkpoint.seen, *checkpoint.buffers, *checkpoint.server)
             tables.put("meta", CHECKPOINT, *encode(fields))
-            _write_notes(tables, notes or {})
+            write_notes(tables, notes or {})
         self.file.flush()
         self._rounds.update(dict.fromkeys(clients, number))
         self._digest = digest
@@ -175,7 +175,7 @@ class DiskStore(ManyStates):
                 if kept >= round:
                     tables.delete("meta", OLDER + NUMBER.pack(kept))
             tables.put("meta", CHECKPOINT, *encode(fields))
-            _write_notes(tables, notes)
+            write_notes(tables, notes)
         self.file.flush()
         self._rounds, self._digest, self._kept = rounds, digest, {kept for kept in self._kept if kept < round}
 
@@ -215,30 +215,6 @@ class DiskStore(ManyStates):
         with self.file.reading("the initial model") as tables:
             theta: Vector = decode(tables.get("meta", b"initial"))[0]
         return theta
-
-    def note(self, name: str, value: str | None) -> None:
-        """Keep a line of text beside the rounds, or forget it."""
-        with self.file.writing() as tables:
-            _write_notes(tables, {name: value})
-        self.file.flush()
-
-    def noted(self, name: str) -> str | None:
-        """Return a line of text that was kept, None if there is none."""
-        with self.file.reading(f"the note on {name}") as tables:
-            value = tables.find("meta", NOTE + name.encode())
-            return None if value is None else bytes(value).decode()
-
-    def keep(self, name: str, message: Message) -> None:
-        """Keep a message beside the rounds, as a note that has vectors."""
-        with self.file.writing() as tables:
-            tables.put("meta", NOTE + name.encode(), *encode(message))
-        self.file.flush()
-
-    def kept(self, name: str) -> Message | None:
-        """Return a message that was kept, None if there is none."""
-        with self.file.reading(f"the note on {name}") as tables:
-            value = tables.find("meta", NOTE + name.encode())
-            return None if value is None else decode(value)
 
     def round_of(self, client: int) -> int | None:
         """Return the round of a client's state, None if it has none."""
@@ -280,14 +256,6 @@ class DiskStore(ManyStates):
             with self.file.writing() as tables:
                 for pair in pairs:
                     tables.delete_state(*pair)
-
-
-def _write_notes(tables: Tables, notes: Mapping[str, str | None]) -> None:
-    for name, value in notes.items():
-        if value is None:
-            tables.delete("meta", NOTE + name.encode())
-        else:
-            tables.put("meta", NOTE + name.encode(), value.encode())
 
 
 def _checkpoint_fields(tables: Tables) -> Message | None:
