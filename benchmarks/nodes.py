@@ -55,7 +55,7 @@ def traffic(rounds: int) -> Iterator[Traffic]:
     """Yield the rounds of two methods: clients of one keep no state, those of the other send theirs to the store."""
     with _cluster():
         for name, method in METHODS.items():
-            for size in (5, 15, 50, 150):
+            for size in (5, 20, 80):
                 counting = _Counting()
                 with mock.patch.object(engine, "ray", counting):
                     run = Simulation(
