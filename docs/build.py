@@ -5,6 +5,7 @@ from the published records, or worked out on the spot. Pages are checked but for
 --bench only what was timed is filled in.
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -108,10 +109,15 @@ def filled(text: str, *, draw: bool) -> str:
 
 def main() -> None:
     """Rewrite the pages, or those that are named, or with --check say whether they are up to date."""
-    check, bench = ("--check" in sys.argv), ("--bench" in sys.argv)
-    names = [name for name in sys.argv[1:] if not name.startswith("--")] or list(PAGES)
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("pages", nargs="*", help=f"of {', '.join(PAGES)}; all if none is named")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a page is not up to date")
+    parser.add_argument("--bench", action="store_true", help="only the tables of measurements")
+    given = parser.parse_args()
+    check, bench, names = given.check, given.bench, given.pages or list(PAGES)
     if unknown := set(names) - set(PAGES):
         sys.exit(f"there is no page {', '.join(sorted(unknown))}; use {', '.join(PAGES)}")
+    stale = []
     for page in (PAGES[name] for name in names):
         before = page.read_text()
         after = bench_tables.filled(before)
@@ -120,7 +126,9 @@ def main() -> None:
         if not check:
             page.write_text(after)
         elif after != before:
-            sys.exit(f"{page.name} is not what results/ and the measurements say: run make docs")
+            stale.append(page.name)
+    if stale:
+        sys.exit(f"not what results/ and the measurements say: {', '.join(stale)}; run make docs")
     if not (check or bench) and "THEORY.md" in names:
         theory_figures.draw()
 
