@@ -22,6 +22,7 @@ from fedadmm.flower.descriptions import read_description
 from fedadmm.flower.messages import BadReplyError, mean_scores, read_scores
 from fedadmm.flower.own_data import task_maker
 from fedadmm.flower.secure_round import KEYS, SHARES, UNMASK, read_masked
+from fedadmm.flower.unfinished import Collected
 from fedadmm.secure.protocol import VoidError
 
 TOP_K = {"compression__name": "top_k", "compression__keep": 0.05}
@@ -139,7 +140,8 @@ def test_a_sum_under_masks_is_the_true_one_or_void(cases: int, tmp_path: Path) -
         requests = {message.metadata.message_id: request for message, request in strategy._round.requests}
         read = {reply: read_masked(reply, encoding, request=_of(reply, requests)) for reply in replies}
         words = {result.client: result.upload for result in read.values()}
-        true = secure._unmasked(words, encoding)
+        collected = Collected(*secure._added(words), problems={}, digests={})
+        true = secure._unmasked(collected, encoding)
 
         def upload(mutant: Message) -> None:
             try:
@@ -150,19 +152,19 @@ def test_a_sum_under_masks_is_the_true_one_or_void(cases: int, tmp_path: Path) -
 
         mutants(replies[0], cases, upload)
         stages: dict[str, Callable[[], Any]] = {
-            KEYS: secure._exchange,
-            SHARES: secure._exchange,
-            UNMASK: lambda: secure._unmasked(words, encoding),
+            KEYS: lambda: secure._exchange(degree, np.random.default_rng(0)),
+            SHARES: lambda: secure._exchange(degree, np.random.default_rng(0)),
+            UNMASK: lambda: secure._unmasked(collected, encoding),
         }
         said: dict[str, dict[int, Message]] = {kind: {} for kind in stages}
         for question, reply in grid.heard:
             said[question.metadata.message_type][question.metadata.dst_node_id] = reply
-        kept = (secure._graph, secure._keys, secure.carried)
+        kept, degree = secure.sum, len(next(iter(secure.sum.graph.values())))
         for kind in stages:
             secure._grid = Repeating(said)
 
             def check(_: Message, kind: str = kind) -> None:
-                secure._graph, secure._keys, secure.carried = kept
+                secure.sum = kept
                 try:
                     found = stages[kind]()
                 except VoidError:

@@ -71,7 +71,7 @@ def _flip(file: Path, offset: int) -> None:
 def test_a_sound_folder_is_well_and_says_what_it_holds(sound: Path, tmp_path: Path) -> None:
     code, said = _fedadmm("check", sound, log=tmp_path / "log")
     assert code == 0, said
-    for part in ("format 1", "6 of 6", "bytes, float32", f"torch {torch.__version__}", "All is well", "in step"):
+    for part in ("format 2", "6 of 6", "bytes, float32", f"torch {torch.__version__}", "All is well", "in step"):
         assert part in said
     assert "theta is the mean of the clients' up to" in said
 

@@ -45,7 +45,7 @@ ROUND = [
     ("fedadmm.state.file:StateFile", "stage", 3, "before"),
     ("fedadmm.state.file:StateFile", "stage", 6, "after"),
     ("fedadmm.state.disk:DiskStore", "commit", 2, "before"),
-    ("fedadmm.state.file:Tables", "delete", 2, "after"),  # in the middle of a commit
+    ("fedadmm.state.file:Tables", "delete_state", 2, "after"),  # in the middle of a commit
     ("fedadmm.state.file:Tables", "put", 12, "after"),
     ("fedadmm.state.file:StateFile", "flush", 2, "before"),  # the round counts, and nobody knows it yet
     ("fedadmm.state.disk:DiskStore", "commit", 2, "after"),

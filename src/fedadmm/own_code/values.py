@@ -32,10 +32,14 @@ def made_of(value: Any, seen: tuple[int, ...] = ()) -> Iterator[FunctionType | t
         yield from {type(part) for part in (value.modules() if isinstance(value, nn.Module) else [value])}
 
 
-def values_of(value: Any) -> str:
-    """Return a digest over the settings of an object; what a run may change, as arrays in attributes, is left out."""
+def values_of(value: Any, *, weights: bool = True) -> str:
+    """Return a digest over the settings of an object; what a run may change, as arrays in attributes, is left out.
+
+    weights: whether those of a module count; the ones of a model that is trained do not.
+    """
     found = hashlib.blake2b(digest_size=8)
-    for piece in _pieces(value, ()):
+    parts = value.modules() if isinstance(value, nn.Module) and not weights else None
+    for piece in _pieces(value if parts is None else [_settings(part) for part in parts], ()):
         found.update(piece)
     return found.hexdigest()
 

@@ -40,7 +40,7 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
     found = definitions([*used, *_named(experiment)])
     is_given = experiment.data.name.startswith("python:")
     if is_given:  # the digest that names the folder has initial weights and code, and no settings
-        found |= {key: values_of(value) for key, value in given.items()}
+        found |= {key: values_of(value, weights=key != "model") for key, value in given.items()}
     # Examples from Python that are in memory name the folder.
     is_lazy = reader is not None and reader.is_lazy
     if ":" in experiment.data.name and (is_lazy or not is_given) and isinstance(options.data, PartitionedData):
