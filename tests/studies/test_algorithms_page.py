@@ -4,10 +4,12 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.algorithm_table import algorithm_from_table
 from fedadmm.studies.paper.study import published
-from fedadmm.studies.tables import facts, keys, methods, quadratics
+from fedadmm.studies.tables import distance, facts, keys, methods, quadratics
 
 PAGE = Path(__file__).parents[2] / "docs/ALGORITHMS.md"
 
@@ -25,6 +27,13 @@ def test_every_algorithm_is_on_the_page_with_its_lines_and_sizes() -> None:
         assert (*rows[name][:6], rows[name][-1]) == (*facts(algorithm, task).values(), keys(algorithm)), (
             f"{name}: run python docs/build.py ALGORITHMS.md"
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fast_fedadmm", "fedavg", "scaffold"])
+def test_the_distances_are_those_that_are_measured(name: str) -> None:
+    task, algorithm = quadratics(), methods()[name]
+    assert _rows()[name][6:8] == [distance(algorithm, task, participation=share) for share in (1.0, 0.2)]
 
 
 def test_the_keys_are_those_that_an_experiment_takes() -> None:
