@@ -159,3 +159,7 @@ def test_hashes_are_those_of_0_1_0() -> None:
 def test_what_is_not_toml_is_a_sentence(text: str) -> None:
     with pytest.raises(InputError, match="not TOML"):
         Experiment.from_toml(text)
+
+
+def test_keys_of_an_algorithm_without_a_name_are_those_of_the_default() -> None:
+    assert Experiment.from_toml("name = 'x'\n[algorithm]\nrho = 0.1\n").algorithm == fedadmm.FastFedADMM(rho=0.1)

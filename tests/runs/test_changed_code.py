@@ -92,6 +92,18 @@ def test_a_run_does_not_go_on_with_other_code_unless_that_is_accepted(place: Pat
 
 
 @pytest.mark.slow
+def test_code_that_no_round_was_made_with_is_not_remembered(place: Path) -> None:
+    run = partial(command, "run", "mine.toml", cwd=place)
+    assert run().returncode == 0
+    change(place / "helpers.py", "1.0", "2.0")
+    assert "All 1 rounds are there already" in run("--accept-code").stdout
+    assert run("--rounds", 2).returncode == 2
+    change(place / "helpers.py", "2.0", "1.0")
+    assert run("--rounds", 2).returncode == 0
+    (folder,) = (place / "runs").iterdir()
+    assert "changed before" not in check_run(folder, data_dir=None).facts["your code"]
+
+
 def test_compare_and_tune_do_not_show_runs_of_other_code(place: Path) -> None:
     tune = ("tune", "mine.toml", "--search", "local.learning_rate=0.1,0.2", "--rounds", 2)
     assert [command(*line, cwd=place).returncode for line in (("compare", "mine.toml"), tune)] == [0, 0]

@@ -10,6 +10,8 @@ from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
 from fedadmm.core.schedules import rate_from, to_plain
 
+DEFAULT = "fast_fedadmm"  # the method of an experiment that names none
+
 
 def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
     """Return the algorithm that {name = "fedadmm", rho = 0.01, ...} describes."""
@@ -66,7 +68,7 @@ def _hashed(value: Any) -> Any:
 def _algorithm_from(value: Any) -> Any:
     if isinstance(value, str):
         raise InputError(f'algorithm={value!r} is not a table; write algorithm.name = "{value}"')
-    return algorithm_from_table(value) if isinstance(value, dict) else value
+    return algorithm_from_table({"name": DEFAULT} | value) if isinstance(value, dict) else value
 
 
 AlgorithmSettings = Annotated[AnyAlgorithm, BeforeValidator(_algorithm_from), PlainSerializer(algorithm_to_table)]

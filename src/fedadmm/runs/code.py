@@ -48,10 +48,10 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
     return found
 
 
-def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False) -> None:
+def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False) -> list[str]:
     """Refuse to go on with other code than a folder's rounds were made with, unless that is accepted.
 
-    size: the number of parameters now.
+    size: the number of parameters now. Return what has changed.
     """
     noted, rounds = store.noted(CODE), len(store.records())
     if noted is None and code and rounds:
@@ -63,15 +63,20 @@ def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False)
     changed = [] if noted is None or not rounds else changes(json.loads(noted), code)
     if changed and not accept:
         raise has_changed(store, changed)
+    if changed and (before := len(store.initial())) != size:
+        raise InputError(
+            f"the model in {store.folder.parent} has {before:,} parameters, and yours has {size:,} now; put it "
+            "back, or give another --out"
+        )
+    return changed
+
+
+def note_code(store: DiskStore, code: Code, changed: list[str]) -> None:
+    """Remember the code that the next round is made with, and what of it has changed."""
     if changed:
-        if (before := len(store.initial())) != size:
-            raise InputError(
-                f"the model in {store.folder.parent} has {before:,} parameters, and yours has {size:,} now; put it "
-                "back, or give another --out"
-            )
-        lines = [*(store.noted(CHANGES) or "").splitlines(), f"{', '.join(changed)} changed before round {rounds + 1}"]
-        store.note(CHANGES, "\n".join(lines))
-    if code and json.loads(noted or "{}") != code:
+        line = f"{', '.join(changed)} changed before round {len(store.records()) + 1}"
+        store.note(CHANGES, "\n".join([*(store.noted(CHANGES) or "").splitlines(), line]))
+    if code and json.loads(store.noted(CODE) or "{}") != code:
         store.note(CODE, json.dumps(code))
 
 

@@ -18,7 +18,7 @@ from fedadmm.engine.choice import settings_for
 from fedadmm.network.devices import digests_of
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
-from fedadmm.runs.code import check_code, code_of
+from fedadmm.runs.code import check_code, code_of, note_code
 from fedadmm.runs.export import write_model
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
@@ -66,11 +66,15 @@ def run_in(
         held.enter_context(folder.lock())
         try:
             store = _opened(experiment, folder, federation, held)
+            code: dict[str, str] = {}
+            changed: list[str] = []
             if isinstance(store, DiskStore):
-                size = len(federation.initial)
-                check_code(store, code_of(experiment, federation), size=size, accept=accept_code)
+                code = code_of(experiment, federation)
+                changed = check_code(store, code, size=len(federation.initial), accept=accept_code)
             simulation = Simulation.of(federation, store)
             held.callback(simulation.close)
+            if isinstance(store, DiskStore) and not goal.has_ended(simulation.history):
+                note_code(store, code, changed)
             rounds_before = len(simulation.history)
             _begin_files(folder, experiment, simulation)
             write = Callback(lambda record, simulation: folder.append_record(record))
