@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 import tomli_w
 from pydantic import field_validator, model_validator
 
-from fedadmm.algorithms import FastFedADMM
-from fedadmm.config.algorithm_table import AlgorithmSettings, algorithm_to_table, hashed_table, with_seed
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.config.algorithm_table import DEFAULT, AlgorithmSettings, algorithm_to_table, hashed_table, with_seed
 from fedadmm.config.tables import CertificateSettings, DataSettings, ModelSettings, StateSettings
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import OLD_WORDS, InputError
@@ -85,7 +85,7 @@ class Experiment(Settings):
     device: str = "cpu"
     engine: EngineName = "workers"
     workers: Count | None = None
-    algorithm: AlgorithmSettings = FastFedADMM()
+    algorithm: AlgorithmSettings = ALGORITHMS[DEFAULT]()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings(num_clients=100)
     local: LocalTraining = LocalTraining(epochs="1..5")

@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 from flwr.app import Context
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from fedadmm.algorithms import FastFedADMM
-from fedadmm.config.algorithm_table import algorithm_from_table, algorithm_to_table, with_seed
+from fedadmm.algorithms import ALGORITHMS
+from fedadmm.config.algorithm_table import DEFAULT, algorithm_from_table, algorithm_to_table, with_seed
 from fedadmm.config.compatibility import check_local, check_personal, check_uploads
 from fedadmm.config.secure_rules import check_secure
 from fedadmm.core.algorithm import AnyAlgorithm
@@ -40,7 +40,7 @@ class FederationSettings(Settings):
     seed: int = 0
     max_norm: MaxNorm | None = None  # above which uploads are refused: see `Experiment`
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
-    algorithm: AnyAlgorithm = FastFedADMM()
+    algorithm: AnyAlgorithm = ALGORITHMS[DEFAULT]()
     local: LocalTraining = LocalTraining()
     personal: tuple[str, ...] | None = None  # patterns of names that each node keeps for itself: "head.*, *.bn*"
     client_test: float | None = None  # share of a node's examples that it is scored on, and does not train on
