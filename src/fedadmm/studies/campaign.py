@@ -17,6 +17,7 @@ from fedadmm.runs.tuning import Tuned
 from fedadmm.studies.costs import CostEstimate
 from fedadmm.studies.paper.study import PaperRun, Size, Study, as_released, tuned_experiment
 from fedadmm.studies.ratios import Arrival, arrivals_file, read_arrivals
+from fedadmm.studies.unclipped import as_made
 
 logger = logging.getLogger(__name__)
 
@@ -95,9 +96,10 @@ def jobs_of(
     paper_runs = study.runs(size, columns=columns)
     for paper_run in as_released(paper_runs) if released else paper_runs:
         experiment = tuned_experiment(paper_run, found)
-        for seed in range(num_seeds or study.seeds(size)):
-            run = (experiment or paper_run.experiment).replace(seed=seed)
-            arrival = arrivals.get((paper_run.column, run.method, seed))
+        one = experiment or paper_run.experiment
+        seeds = [one.replace(seed=seed) for seed in range(num_seeds or study.seeds(size))]
+        for run in as_made(seeds, lambda made: _records_in(RunFolder(places.results / made.folder_name))):
+            arrival = arrivals.get((paper_run.column, run.method, run.seed))
             if arrival is not None and arrival.target != (run.target or 0.0):
                 arrival = None  # of another race
             jobs.append(Job(paper_run, run, experiment is not None, (), (), arrival).read(places))

@@ -8,6 +8,7 @@ from fedadmm.config.algorithm_table import algorithm_from_table
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.tables import DataSettings, ModelSettings
 from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.optional import GradientsOnly, trait
 from fedadmm.core.per_client import Stragglers
 from fedadmm.studies.paper.study import PaperRun, Size, published, table_of
 from fedadmm.training.local import LocalTraining
@@ -16,6 +17,7 @@ ROUNDS = 100
 UNTUNED_RATE = 0.1  # what a method gets before its own is found; the paper's fixed one where nothing is tuned
 PARTITIONS = {"iid": "iid", "noniid": "shards", "imbalanced": "imbalanced"}
 NETWORKS = {"mnist": "cnn1", "fmnist": "cnn1", "cifar10": "cnn2"}
+CLIP = 10.0  # the largest norm of a local gradient, as in FedDyn's published code; FedSGD takes no local step
 TARGETS = {"mnist": 0.97, "fmnist": 0.8, "cifar10": 0.45}
 
 
@@ -27,7 +29,6 @@ class PaperMethod(NamedTuple):
     num_epochs: int | None = None
     rounds: int = 1
     participation: float = 0.1
-    clip: float | None = None
     tuned_as: str | None = None
 
 
@@ -87,6 +88,7 @@ class Setting:
     def experiment(self, label: str) -> Experiment:
         """Return the experiment of a method in this setting; its learning rate is still to be tuned."""
         method = METHODS[label]
+        clip = None if trait(method.algorithm, GradientsOnly) else CLIP
         epochs: int | str | Stragglers = self.epochs if method.epochs == "E" else f"1..{self.epochs}"
         if self.stragglers:
             epochs = Stragglers(share=self.stragglers, epochs=f"1..{self.epochs}", others=self.epochs)
@@ -100,9 +102,7 @@ class Setting:
             algorithm=method.algorithm,
             model=ModelSettings(name=self.network),
             data=DataSettings(name=self.dataset, num_clients=self.clients, partition=PARTITIONS[self.distribution]),
-            local=LocalTraining(
-                epochs=epochs, batch_size=self.batch_size, learning_rate=UNTUNED_RATE, clip=method.clip
-            ),
+            local=LocalTraining(epochs=epochs, batch_size=self.batch_size, learning_rate=UNTUNED_RATE, clip=clip),
         )
 
 

@@ -1,8 +1,8 @@
 """A study: a table or a figure of the paper as runs, each with what the paper prints for it.
 
 `as_released` gives the same runs as the paper's released code would do them, which is not Algorithm 1: its networks end
-in a softmax and have no activation after the convolutions, its local SGD has momentum 0.5, its normalisation is its
-own, and its FedADMM is `fedadmm_released`. It has no baselines: they get the same networks.
+in a softmax and have no activation after the convolutions, its local SGD has momentum 0.5 and clips nothing, its
+normalisation is its own, and its FedADMM is `fedadmm_released`. It has no baselines: they get the same networks.
 """
 
 import tomllib
@@ -120,6 +120,7 @@ def _released(experiment: Experiment) -> Experiment:
         algorithm = released if algorithm.eta == 1.0 else replace(released, eta=algorithm.eta)
     if not trait(algorithm, PlainSGDOnly):
         local = local.replace(momentum=RELEASED_MOMENTUM)
+    local = local.replace(clip=None)
     name, data = f"{experiment.name}-released", experiment.data.replace(normalisation="released")
     model = experiment.model.replace(name=RELEASED_NETWORKS.get(network, network))
     return experiment.replace(name=name, algorithm=algorithm, model=model, data=data, local=local)
