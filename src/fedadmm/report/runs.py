@@ -20,10 +20,10 @@ from fedadmm.runs.records import NO_NUMBERS, TUNING, Record, not_a_run_folder, r
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
-# What does not change a round: see the hash that names a run folder.
+# What does not change a round, keys and whole tables: see the hash that names a run folder.
 NO_PART_OF_A_METHOD = {
     "seed", "name", "label", "rounds", "direction", "target", "stop_at_target", "patience", "evaluate_every",
-    "engine", "workers",
+    "engine", "workers", "certificate",
     "state.store", "state.durability",
 }  # fmt: skip
 
@@ -61,7 +61,8 @@ class RunData:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The settings that make the method, by their dotted keys."""
-        return {key: value for key, value in dotted(self.experiment).items() if key not in NO_PART_OF_A_METHOD}
+        table = {key: value for key, value in self.experiment.items() if key not in NO_PART_OF_A_METHOD}
+        return {key: value for key, value in dotted(table).items() if key not in NO_PART_OF_A_METHOD}
 
     @cached_property
     def identity(self) -> str:
