@@ -150,3 +150,13 @@ def test_a_mistake_is_one_sentence_and_code_2_and_leaves_nothing_behind(
     assert ended.value.code == 2
     assert said.startswith("Usage") or said.count("\n") <= 2
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_before_a_command_has_begun_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedadmm.cli.app", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 130

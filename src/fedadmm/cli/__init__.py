@@ -90,6 +90,8 @@ def main() -> None:
         _fail(str(error), code=2)
     except StoppedAtOnce as stop:
         _fail("stopped at once; the same command goes on from the last whole round", code=stop.code)
+    except KeyboardInterrupt:  # before a command had begun, or after it
+        sys.exit(130)
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:
