@@ -213,7 +213,7 @@ def own(tmp_path, monkeypatch):
         ),
         (
             {"model.name": "own_mistakes:normalised", "data.num_clients": 1437, "data.partition": "iid"},
-            "give it at least 2 examples",
+            "client 0 has 1 example, as have 1436 others, and batch normalisation cannot train on one; give each",
         ),
     ],
 )

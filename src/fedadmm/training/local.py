@@ -148,13 +148,8 @@ class LocalTraining(Settings):
 
     def batch_sizes(self, num_examples: int, batch_size: int, *, join: bool) -> list[int]:
         """Return the sizes of an epoch's batches; `join` adds a last batch of one to the one before."""
-        full, rest = divmod(num_examples, batch_size)
-        sizes = [batch_size] * full
-        if rest == 1 and full and join and not self.drop_last:
-            sizes[-1] += 1
-        elif rest and not self.drop_last:
-            sizes.append(rest)
-        return sizes
+        sizes = sizes_of_batches(num_examples, batch_size, join=join and not self.drop_last)
+        return [size for size in sizes if size >= batch_size] if self.drop_last else sizes
 
     def learning_rate_at(self, round: int) -> float:
         """Return the learning rate of a round."""
@@ -246,6 +241,17 @@ class LocalTraining(Settings):
             key = f"personal_epochs={self.personal_epochs}"
         if key is not None:
             raise InputError(f"{method} needs steps of SGD with one learning rate, and local has {key}; leave it out")
+
+
+def sizes_of_batches(num_examples: int, batch_size: int, *, join: bool) -> list[int]:
+    """Return the sizes of batches that are all examples; `join` adds a last batch of one to the one before."""
+    full, rest = divmod(num_examples, batch_size)
+    sizes = [batch_size] * full
+    if rest == 1 and full and join:
+        sizes[-1] += 1
+    elif rest:
+        sizes.append(rest)
+    return sizes
 
 
 def _check_fact(speed: str, *, num_clients: int, facts: Mapping[str, Any]) -> None:

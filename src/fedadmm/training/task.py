@@ -23,7 +23,7 @@ from fedadmm.training import evaluation
 from fedadmm.training.evaluation import Loss, Metric, combined
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.model_checks import check_model, check_whole_inputs
+from fedadmm.training.model_checks import check_batches, check_model, check_whole_inputs
 from fedadmm.training.objective import Objective
 from fedadmm.training.optimum import Optimum, is_linear, mean_objective
 from fedadmm.training.problem import FullBatchProblem, SGDProblem
@@ -62,6 +62,8 @@ class LearningTask:
         read = partial(self._read, 0, 0)
         fitting |= {"test": data.test, "read": read, "evaluated": self._try}
         self._metrics = check_model(self.model, joined(data, [0])[0], **fitting)
+        if self.model.needs_two:
+            check_batches(data.num_examples, local)
         # Where clients keep parts of the model, no model is whole but a client's own.
         test = data.test if self.personal is None else None
         parts = [] if test is None else evaluation.batches(self._on_device(test), size=self._scored_at_once)
