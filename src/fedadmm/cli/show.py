@@ -6,6 +6,8 @@ from rich.markup import escape
 
 from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import RunArgument
+from fedadmm.report.methods import methods_of
+from fedadmm.report.notes import table_notes
 from fedadmm.report.runs import RunData, read_run
 from fedadmm.report.table import TEXT_COLUMNS, comparison_rows, format_bytes
 from fedadmm.runs.records import Record
@@ -41,3 +43,5 @@ def show_comparison(runs: Sequence[RunData], *, title: str) -> None:
     rows = comparison_rows(runs)
     numbers = [column for column in rows[0] if column not in TEXT_COLUMNS]
     show_table(title, rows[0], (map(escape, row.values()) for row in rows), right=numbers, whole=("method",))
+    for note in table_notes(methods_of(runs)):
+        say(note)

@@ -16,7 +16,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 from fedadmm.runs.goal import Goal, Status
-from fedadmm.runs.records import NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
+from fedadmm.runs.records import CODE_FILE, NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
@@ -43,6 +43,7 @@ class RunData:
     experiment: dict[str, Any]  # as in experiment.toml, which may be of another version
     rounds: list[Record]
     published: Published | None = None
+    changes_of_code: tuple[str, ...] = ()  # between its rounds, a line each
 
     def first(self, rounds: int) -> "RunData":
         """Return the run as it was after this many rounds."""
@@ -149,7 +150,18 @@ def read_run(path: Path) -> RunData:
         raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
     if (problem := _problem(experiment, rounds)) is not None:
         raise InputError(f"{path} cannot be read: {problem}; run the experiment again")
-    return RunData(path, experiment, [Record.from_json(table) for table in rounds])
+    return RunData(
+        path, experiment, [Record.from_json(table) for table in rounds], changes_of_code=changes_of_code(path)
+    )
+
+
+def changes_of_code(path: Path) -> tuple[str, ...]:
+    """Return what is said of the user's code that changed between the rounds of a run folder."""
+    file = path / CODE_FILE
+    try:
+        return tuple(file.read_text().splitlines()) if file.exists() else ()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
 
 
 def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:

@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, look_for_modules_in
@@ -48,7 +48,24 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
     return found
 
 
-def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False) -> list[str]:
+class Changes(NamedTuple):
+    """What of the user's code is another than it was: the places of definitions."""
+
+    changed: list[str]
+    new: list[str]
+    unused: list[str]  # that nothing uses any more; they may be as they were
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    def told(self, when: str) -> str:
+        """Return what has changed, such as "own:score changed since (new: own:half; no longer used: own:scaled)"."""
+        others = {"new": self.new, "no longer used": self.unused}
+        more = "; ".join(f"{what}: {_some(places)}" for what, places in others.items() if places)
+        return f"{_some(self.changed) or 'what it uses'} changed {when}" + (f" ({more})" if more else "")
+
+
+def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False) -> Changes:
     """Refuse to go on with other code than a folder's rounds were made with, unless that is accepted.
 
     size: the number of parameters now. Return what has changed.
@@ -60,7 +77,7 @@ def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False)
             store.folder.parent,
             rounds + 1,
         )
-    changed = [] if noted is None or not rounds else changes(json.loads(noted), code)
+    changed = changes(code if noted is None or not rounds else json.loads(noted), code)
     if changed and not accept:
         raise has_changed(store, changed)
     if changed and (before := len(store.initial())) != size:
@@ -71,11 +88,11 @@ def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False)
     return changed
 
 
-def note_code(store: DiskStore, code: Code, changed: list[str]) -> None:
+def note_code(store: DiskStore, code: Code, changed: Changes) -> None:
     """Remember the code that the next round is made with, and what of it has changed."""
     if changed:
-        line = f"{', '.join(changed)} changed before round {len(store.records()) + 1}"
-        store.note(CHANGES, "\n".join([*(store.noted(CHANGES) or "").splitlines(), line]))
+        line = changed.told(f"before round {len(store.records()) + 1}")
+        store.note(CHANGES, "\n".join([*accepted_changes(store), line]))
     if code and json.loads(store.noted(CODE) or "{}") != code:
         store.note(CODE, json.dumps(code))
 
@@ -87,33 +104,36 @@ def check_same_code(store: DiskStore, code: Code) -> None:
         raise has_changed(store, changed)
 
 
-def changes(before: Code, now: Code) -> list[str]:
+def changes(before: Code, now: Code) -> Changes:
     """Return what of the user's code is another now, with the versions of packages."""
-    found = sorted(place for place in before.keys() | now.keys() if before.get(place) != now.get(place))
-    return [
-        f"{place} ({before.get(place)} before)"
-        if ":" not in place and place != EXAMPLES and place.partition(".")[0] not in VALUES
-        else place
-        for place in found
-    ]
+    changed = [_with_version(place, old) for place, old in before.items() if now.get(place, old) != old]
+    return Changes(sorted(changed), sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys()))
 
 
 EXAMPLES = "the examples"
 VALUES = ("model", "loss", "metrics", "participation", "compression")  # objects from Python, by their argument
 
 
-def has_changed(store: DiskStore, changed: list[str]) -> InputError:
+def _with_version(place: str, before: str) -> str:
+    is_package = ":" not in place and place != EXAMPLES and place.partition(".")[0] not in VALUES
+    return f"{place} ({before} before)" if is_package else place
+
+
+def _some(places: list[str]) -> str:
+    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    return f"{', '.join(places[:SHOWN])}{more}"
+
+
+def has_changed(store: DiskStore, changed: Changes) -> InputError:
     """Return the refusal of code that has changed."""
-    more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
-    told = f"the rounds in {store.folder.parent} were made with other code or data"
     return InputError(
-        f"{told}: {', '.join(changed[:SHOWN])}{more} changed since; put it back, give another --out, or go on with "
-        "rounds of both by --accept-code"
+        f"the rounds in {store.folder.parent} were made with other code or data: {changed.told('since')}; put it back, "
+        "give another --out, or go on with rounds of both by --accept-code"
     )
 
 
 def told_of(store: DiskStore, experiment: Experiment) -> str | None:
-    """Return what there is to say of the user's code that a run was made with; None if there was none."""
+    """Return what there is to say of the user's code that the last round was made with; None if there was none."""
     noted = store.noted(CODE)
     if noted is None:
         return None
@@ -121,10 +141,15 @@ def told_of(store: DiskStore, experiment: Experiment) -> str | None:
     look_for_modules_in(Path.cwd())
     now = {place: digest for place, digest in definitions(_named(experiment)).items() if place in before}
     changed = changes({place: before[place] for place in now}, now)
-    same = f"{len(now)} of {len(before)} digests are compared here"
-    same += ", all as they were" if now else ""
-    earlier = (store.noted(CHANGES) or "").splitlines()
-    return "; ".join([f"changed since: {', '.join(changed)}" if changed else same, *earlier])
+    if changed:
+        return changed.told("since the last round")
+    same = ", all as they were at the last round" if now else ""
+    return f"{len(now)} of {len(before)} digests are compared here{same}"
+
+
+def accepted_changes(store: DiskStore) -> list[str]:
+    """Return a line for each change of the user's code that rounds were made before and after."""
+    return (store.noted(CHANGES) or "").splitlines()
 
 
 def _named(experiment: Experiment) -> Iterator[str]:

@@ -18,11 +18,11 @@ from fedadmm.engine.choice import settings_for
 from fedadmm.network.devices import digests_of
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
-from fedadmm.runs.code import check_code, code_of, note_code
+from fedadmm.runs.code import Changes, accepted_changes, check_code, code_of, note_code
 from fedadmm.runs.export import write_model
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
-from fedadmm.runs.records import Record, RunFolder
+from fedadmm.runs.records import CODE_FILE, Record, RunFolder
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
@@ -67,14 +67,17 @@ def run_in(
         try:
             store = _opened(experiment, folder, federation, held)
             code: dict[str, str] = {}
-            changed: list[str] = []
+            changed = Changes([], [], [])
             if isinstance(store, DiskStore):
                 code = code_of(experiment, federation)
                 changed = check_code(store, code, size=len(federation.initial), accept=accept_code)
             simulation = Simulation.of(federation, store)
             held.callback(simulation.close)
-            if isinstance(store, DiskStore) and not goal.has_ended(simulation.history):
-                note_code(store, code, changed)
+            if isinstance(store, DiskStore):
+                if not goal.has_ended(simulation.history):
+                    note_code(store, code, changed)
+                if lines := accepted_changes(store):
+                    folder.write(CODE_FILE, "".join(f"{line}\n" for line in lines).encode())
             rounds_before = len(simulation.history)
             _begin_files(folder, experiment, simulation)
             write = Callback(lambda record, simulation: folder.append_record(record))
