@@ -186,6 +186,18 @@ class NoState(FedAvg):
 class Forgot(fedadmm.Algorithm):
     pass
 
+class Scaled(FedAvg):
+    scale: float = 1.0
+
+    def client_update(self, server, client, problem):
+        upload, client = super().client_update(server, client, problem)
+        return upload._replace(step=self.scale * upload.step), client
+
+class Keeps(FedAvg):
+    def server_update(self, server, mean, turnout):
+        self.last = mean
+        return super().server_update(server, mean, turnout)
+
 def raises():
     return 1 / 0
 
@@ -207,6 +219,15 @@ def own(tmp_path, monkeypatch):
         ({"algorithm.name": "own_mistakes:BareTensor"}, "client_update returns Tensor where a message belongs"),
         ({"algorithm.name": "own_mistakes:NoState"}, r"returns Upload; return \(upload, client\)"),
         ({"algorithm.name": "own_mistakes:Forgot"}, "does not define client_update, init_server"),
+        (
+            {"algorithm.name": "own_mistakes:Scaled", "algorithm.scale": "big"},
+            r"in \[algorithm\]: scale='big' is not a number; Scaled has `scale: float`$",
+        ),
+        ({"algorithm.name": "own_mistakes"}, 'is a class in it: did you mean .*"own_mistakes:Forgot"'),
+        (
+            {"algorithm.name": "own_mistakes:Keeps"},
+            "Keeps.last cannot be assigned: an algorithm keeps nothing on itself; return what is kept as a field",
+        ),
         (
             {"data.name": "own_mistakes:raises"},
             r"fails; correct it\n  ZeroDivisionError: division by zero .*own_mistakes.py, line",

@@ -96,6 +96,8 @@ def test_an_unreadable_file_gets_a_sentence(tmp_path):
         load_plan(str(tmp_path / "binary.toml"))
     with pytest.raises(InputError, match="cannot read"):
         load_plan(str(tmp_path))
+    with pytest.raises(InputError, match=r"there is no file or preset '.*binary'; did you mean .*binary\.toml\?$"):
+        load_plan(str(tmp_path / "binary"))
 
 
 def test_setting_something_inside_a_plain_value_is_refused(plan):

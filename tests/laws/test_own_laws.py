@@ -196,8 +196,12 @@ def test_the_command_finds_a_class_beside_it_and_exits_with_1_if_a_law_is_broken
         "class Bad(fedadmm.FedDyn):\n"
         "    def client_update(self, server, client, problem):\n"
         "        return super().client_update(server, self.init_client(server.theta), problem)\n"
+        "class Fails(fedadmm.FedDyn):\n"
+        "    def server_update(self, server, mean, turnout):\n"
+        "        return None\n"
     )
-    bad, unknown = (command("laws", name, cwd=tmp_path) for name in ("own:Bad", "own:None"))
-    assert (bad.returncode, unknown.returncode) == (1, 2)
+    bad, unknown, fails = (command("laws", name, cwd=tmp_path) for name in ("own:Bad", "own:None", "own:Fails"))
+    assert (bad.returncode, unknown.returncode, fails.returncode) == (1, 2, 1)
+    assert fails.stdout.endswith("The other laws were not tried: they need an algorithm that runs.\n")
     assert "BROKEN  Everything that a client keeps" in bad.stdout
     assert "own has no None" in unknown.stderr

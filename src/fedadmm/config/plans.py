@@ -66,10 +66,11 @@ def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
         return _plan(_preset_text(name_or_path), where=f"preset {name_or_path}")
     path = Path(name_or_path)
     if not path.exists():
-        raise InputError(
-            f"there is no file or preset {name_or_path!r}; "
-            f"{near_names(name_or_path, preset_names(), elsewhere=elsewhere)}"
-        )
+        files = [str(file) for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        remedy = near_names(name_or_path, preset_names(), elsewhere=[*elsewhere, *files])
+        if (file := path.with_suffix(".toml")).is_file():
+            remedy = f"did you mean {file}?"
+        raise InputError(f"there is no file or preset {name_or_path!r}; {remedy}")
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -126,8 +126,8 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT, DownloadT]):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(
-            f"{type(self).__name__}.{name} cannot be assigned: an algorithm is a frozen dataclass; "
-            f"write {name} as a field of the class, such as `{name}: float = 0.1`"
+            f"{type(self).__name__}.{name} cannot be assigned: an algorithm keeps nothing on itself; return what is "
+            f"kept as a field of Server, or of Client; a constant is a field of the class, `{name}: float = 0.1`"
         )
 
     def __delattr__(self, name: str) -> None:

@@ -218,7 +218,9 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
     left_out += [f"{run.path} repeats a run of the same method and seed" for run in repeats]
     if not kept:
         where = ", ".join(map(str, paths))
-        raise InputError("; ".join([f"there is no run in {where}", *left_out, "make one with fedadmm run"]))
+        named = tuple(f"{path} is not" for path in paths)  # a run folder, which need not be said of an empty one
+        others = [sentence for sentence in left_out if not sentence.startswith(named)]
+        raise InputError("; ".join([f"there is no run in {where}", *others, "make one with fedadmm run"]))
     return Gathered(kept, left_out)
 
 

@@ -20,6 +20,8 @@ from fedadmm.training.local import LocalTraining
 
 CLOSE = 1e-4  # what another order of sums may change of a model in a few rounds
 
+NOT_TRIED = "          The other laws were not tried: they need an algorithm that runs."
+
 Law = Callable[[AnyAlgorithm, World], str | None]
 ON_QUADRATICS: tuple[Law, ...] = (
     laws.inputs_stay,
@@ -52,9 +54,10 @@ def check_laws(algorithm: AnyAlgorithm) -> list[Verdict]:
 
     In a test of your own: `assert not [v for v in fedadmm.check_laws(Mine()) if v.needed and v.broken]`.
     """
-    verdicts = [_verdict(contract, algorithm)]
-    if verdicts[0].broken is not None:
-        return verdicts  # the others need an algorithm that runs
+    first = _verdict(contract, algorithm)
+    if first.broken is not None:
+        return [first._replace(broken=f"{first.broken}\n{NOT_TRIED}")]
+    verdicts = [first]
     verdicts += [_verdict(law, algorithm, quadratic_world()) for law in ON_QUADRATICS]
     verdicts += [_verdict(law, algorithm) for law in (resumes, engines_agree)]
     return [*verdicts, _verdict(stacks, algorithm)._replace(needed=False)]
