@@ -27,9 +27,13 @@ def test_data_is_a_line_and_a_drawing() -> None:
 def test_a_wrong_argument_is_a_sentence_with_the_nearest() -> None:
     with pytest.raises(InputError, match="FedADMM has no argument 'roh'; did you mean rho"):
         FedADMM(roh=0.1)
-    with pytest.raises(InputError, match=r"FedADMM: too many positional arguments; see help\(fedadmm.FedADMM\)"):
+    with pytest.raises(InputError, match=r"FedADMM: 5 values are given without a name, and it takes rho, eta, .* so;"):
         FedADMM(0.1, 1.0, "local", "current", 5)
     digits = load("digits")
+    with pytest.raises(InputError, match="make_dataset: 5 values are given without a name, and it takes train, test"):
+        make_dataset(*digits)
+    with pytest.raises(InputError, match=r"this is a Dataset already; deal it out as it is, by fedadmm.federate"):
+        make_dataset(digits)
     with pytest.raises(InputError, match="federate has no argument 'num_client'; did you mean num_clients"):
         federate(digits, num_client=5, seed=0)
     with pytest.raises(InputError, match="federate: missing a required argument: 'num_clients'"):

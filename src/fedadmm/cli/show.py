@@ -10,13 +10,15 @@ from fedadmm.report.methods import methods_of
 from fedadmm.report.notes import table_notes
 from fedadmm.report.runs import RunData, read_run
 from fedadmm.report.table import TEXT_COLUMNS, comparison_rows, format_bytes
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import NOISE_FILE, Record
 
 
 def show_command(run: RunArgument) -> None:
     """Show a run: its experiment, its rounds in short, what it reached."""
     shown = read_run(run)
     say((run / "experiment.toml").read_text())
+    if (file := run / NOISE_FILE).exists():
+        say(file.read_text())
     own = shown.experiment.get("model", {}).get("metrics", {})
     columns = list(dict.fromkeys(["round", shown.metric.name, *own, "loss", "client_loss", "steps", "bytes_up"]))
     columns += ["seconds", "simulated_seconds"] if shown.has_clock else ["seconds"]

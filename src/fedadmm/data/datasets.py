@@ -118,6 +118,8 @@ def make_dataset(
     """
     if train is None:
         raise InputError("there are no training examples; give a pair (inputs, targets) or a torch Dataset")
+    if isinstance(train, Dataset):
+        raise InputError("this is a Dataset already; deal it out as it is, by fedadmm.federate(dataset, ...)")
     lazy = True if collate is not None else lazy
     parts = [kept(part, lazy=lazy) for part in (train, test) if part is not None]
     reader, examples = None, [part for part in parts if isinstance(part, Examples)]

@@ -204,7 +204,8 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
     """Return the runs in run folders and in folders of them; half-written, empty and repeated ones are left out."""
     for path in paths:
         if not path.exists():
-            raise InputError(f"there is no folder {path}; give run folders, or a folder of them such as runs")
+            told = "give run folders, as `fedadmm run` makes them, or a folder of such"
+            raise InputError(f"there is no folder {path}; {told}")
     runs, left_out = [], []
     for folder in dict.fromkeys(folder for path in paths for folder in run_folders(path)):
         run = _run_or_reason(folder)

@@ -125,6 +125,7 @@ NO_NUMBERS = {*CLIENT_KEYS, "client_quantiles", "budget_spent"}  # of a line of 
 NUMBER_KEYS = Record.__dataclass_fields__.keys() - NO_NUMBERS - {"metrics"}
 
 CODE_FILE = "code.txt"  # of a run folder: a line for each change of the user's code between its rounds
+NOISE_FILE = "noise.txt"  # of a run folder: how much noise there is, where it was found from privacy.epsilon
 MIXED_CODE = "rounds of different code"  # what is said of them, by `check`, `show` and reports
 TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named
 PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
@@ -134,7 +135,7 @@ class RunFolder:
     """experiment.toml, rounds.jsonl (a line per round), model.safetensors, and the state that a resume needs.
 
     Where the engine is "auto", engine.txt says which one ran. Where rounds were made with different code of the
-    user's, code.txt says what changed, and when.
+    user's, code.txt says what changed, and when. Where privacy.epsilon is given without noise, noise.txt says how much.
     """
 
     def __init__(self, path: Path) -> None:

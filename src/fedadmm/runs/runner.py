@@ -22,10 +22,11 @@ from fedadmm.runs.code import Changes, accepted_changes, check_code, code_of, no
 from fedadmm.runs.export import write_model
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
-from fedadmm.runs.records import CODE_FILE, Record, RunFolder
+from fedadmm.runs.records import CODE_FILE, NOISE_FILE, Record, RunFolder
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
+from fedadmm.uploads.privacy import PrivateSums
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,20 @@ def _begin_files(folder: RunFolder, experiment: Experiment, simulation: Simulati
     folder.write_experiment(experiment.replace(rounds=max(experiment.rounds, len(history))))
     if simulation.engine.reason is not None:
         folder.write("engine.txt", f"{simulation.engine}\n".encode())  # what engine = "auto" picked, and why
+    if (sentence := _found_noise(experiment, simulation)) is not None:
+        logger.info("%s", sentence)
+        folder.write(NOISE_FILE, f"{sentence}\n".encode())
     folder.write_records(history)
+
+
+def _found_noise(experiment: Experiment, simulation: Simulation) -> str | None:
+    """Return how much noise there is where it was found from epsilon, None where it was given or there is none."""
+    privacy, transport = experiment.privacy, simulation.federation.transport
+    if privacy is None or privacy.noise is not None or transport is None:
+        return None
+    assert isinstance(transport.private, PrivateSums)
+    noise = transport.private.accountant.noise
+    return f"privacy.noise is {noise:.4g}: so {privacy.rounds} rounds cost privacy.epsilon={privacy.epsilon:g}"
 
 
 def _opened(experiment: Experiment, folder: RunFolder, federation: Federation, held: ExitStack) -> Store:
