@@ -112,6 +112,7 @@ class Node:
     @private_files()
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
+        self._task.check_batches(client=self.client)
         with self._store(federation_of(content)) as store:
             journal = store.journal()
             own: dict[str, Any] = {"client": self.client, "model": self._wire.description, "journal": journal}

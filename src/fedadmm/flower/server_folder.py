@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import tomli_w
 
+from fedadmm.config.algorithm_table import algorithm_to_table
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE
 from fedadmm.core.engine import state_types
@@ -20,12 +21,15 @@ from fedadmm.flower.json_log import lines_of_log
 from fedadmm.flower.node_status import NodeStatus
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.unfinished import OpenSum, Release
+from fedadmm.own_code.definitions import definitions
+from fedadmm.runs.code import check_code, named_in, note_code
 from fedadmm.runs.export import write_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.node import REMEDY
 from fedadmm.training.flat import FlatModel
 
+OF_A_SERVER = f"{REMEDY}, or go on with rounds of both by accept-code = true"
 STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"
 
 
@@ -82,6 +86,8 @@ class ServerFolder:
                 self.folder.state, types=types, identity=identity, initial=initial, durability="power", remedy=REMEDY
             )
             held.callback(self.store.close)
+            if initial is not None:
+                self._check_code(settings, size=len(initial))
             held.enter_context(lines_of_log(self.folder.path / "log.jsonl"))
             self._held = held.pop_all()
         self.federation = self.store.about["federation"]
@@ -89,6 +95,13 @@ class ServerFolder:
         write_whole(self.folder.path / SETTINGS, tomli_w.dumps(settings.to_table()))
         self.folder.write_records(self.records())
         self.nodes = NodeStatus(self.folder.path)
+
+    def _check_code(self, settings: FederationSettings, *, size: int) -> None:
+        """Refuse, as a run folder does, another code of the user's algorithm than the rounds were made with."""
+        code = definitions(named_in(algorithm_to_table(settings.algorithm)))
+        note_code(
+            self.store, code, check_code(self.store, code, size=size, accept=settings.accept_code, remedy=OF_A_SERVER)
+        )
 
     def close(self) -> None:
         """Let go of the folder."""

@@ -143,25 +143,20 @@ def read_run(path: Path) -> RunData:
     """Read a run folder."""
     try:
         experiment = tomllib.loads((path / "experiment.toml").read_text())
-        rounds = read_lines(path / "rounds.jsonl")
+        rounds, changes = read_lines(path / "rounds.jsonl"), changes_of_code(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise not_a_run_folder(path, lacks=Path(error.filename).name) from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
     if (problem := _problem(experiment, rounds)) is not None:
         raise InputError(f"{path} cannot be read: {problem}; run the experiment again")
-    return RunData(
-        path, experiment, [Record.from_json(table) for table in rounds], changes_of_code=changes_of_code(path)
-    )
+    return RunData(path, experiment, [Record.from_json(table) for table in rounds], changes_of_code=changes)
 
 
 def changes_of_code(path: Path) -> tuple[str, ...]:
     """Return what is said of the user's code that changed between the rounds of a run folder."""
     file = path / CODE_FILE
-    try:
-        return tuple(file.read_text().splitlines()) if file.exists() else ()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
+    return tuple(file.read_text().splitlines()) if file.exists() else ()
 
 
 def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:

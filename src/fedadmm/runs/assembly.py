@@ -104,6 +104,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         check_model(algorithm, task)
         if options.privacy is not None:
             check_buffers(task.model)
+        task.check_batches()
         check_unmasked(options.uploads, num_buffers=sum(part.numel() for part in task.buffers()))
         initial = task.model.weights.clone()
         forms = probe(algorithm, initial)

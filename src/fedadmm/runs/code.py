@@ -22,6 +22,7 @@ CODE = "code"  # notes of the store
 CHANGES = "changes of code"
 NAME = re.compile(r"(?!hf:|python:)[^\W\d][\w.]*:[^\W\d][\w.]*")  # "package.module:function", in an experiment
 SHOWN = 3  # definitions that a sentence names
+OF_A_RUN = "give another --out, or go on with rounds of both by --accept-code"  # what can be done
 
 Code = Mapping[str, str]  # digests, by the place of a definition, such as "own:model"
 
@@ -37,7 +38,7 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
         given["compression"] = options.compression.name
     read = () if reader is None else (*reader.parts, reader.collate)
     used = {part for value in (*given.values(), federation.algorithm, *read) for part in made_of(value)}
-    found = definitions([*used, *_named(experiment)])
+    found = definitions([*used, *named_in(experiment.to_table())])
     is_given = experiment.data.name.startswith("python:")
     if is_given:  # the digest that names the folder has initial weights and code, and no settings
         found |= {key: values_of(value, weights=key != "model") for key, value in given.items()}
@@ -65,10 +66,10 @@ class Changes(NamedTuple):
         return f"{_some(self.changed) or 'what it uses'} changed {when}" + (f" ({more})" if more else "")
 
 
-def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False) -> Changes:
+def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False, remedy: str = OF_A_RUN) -> Changes:
     """Refuse to go on with other code than a folder's rounds were made with, unless that is accepted.
 
-    size: the number of parameters now. Return what has changed.
+    size: the number of parameters now. remedy: what else can be done than to put it back. Return what has changed.
     """
     noted, rounds = store.noted(CODE), len(store.records())
     if noted is None and code and rounds:
@@ -79,7 +80,7 @@ def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False)
         )
     changed = changes(code if noted is None or not rounds else json.loads(noted), code)
     if changed and not accept:
-        raise has_changed(store, changed)
+        raise has_changed(store, changed, remedy=remedy)
     if changed and (before := len(store.initial())) != size:
         raise InputError(
             f"the model in {store.folder.parent} has {before:,} parameters, and yours has {size:,} now; put it "
@@ -124,11 +125,11 @@ def _some(places: list[str]) -> str:
     return f"{', '.join(places[:SHOWN])}{more}"
 
 
-def has_changed(store: DiskStore, changed: Changes) -> InputError:
+def has_changed(store: DiskStore, changed: Changes, *, remedy: str = OF_A_RUN) -> InputError:
     """Return the refusal of code that has changed."""
     return InputError(
         f"the rounds in {store.folder.parent} were made with other code or data: {changed.told('since')}; put it back, "
-        "give another --out, or go on with rounds of both by --accept-code"
+        f"{remedy}"
     )
 
 
@@ -139,7 +140,7 @@ def told_of(store: DiskStore, experiment: Experiment) -> str | None:
         return None
     before = json.loads(noted)
     look_for_modules_in(Path.cwd())
-    now = {place: digest for place, digest in definitions(_named(experiment)).items() if place in before}
+    now = {place: digest for place, digest in definitions(named_in(experiment.to_table())).items() if place in before}
     changed = changes({place: before[place] for place in now}, now)
     if changed:
         return changed.told("since the last round")
@@ -152,8 +153,8 @@ def accepted_changes(store: DiskStore) -> list[str]:
     return (store.noted(CHANGES) or "").splitlines()
 
 
-def _named(experiment: Experiment) -> Iterator[str]:
-    """Yield the functions and classes that an experiment names."""
+def named_in(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the functions and classes that an experiment, or a table of it, names."""
 
     def texts(value: Any) -> Iterator[str]:
         if isinstance(value, str):
@@ -164,4 +165,4 @@ def _named(experiment: Experiment) -> Iterator[str]:
             for inner in value:
                 yield from texts(inner)
 
-    yield from (text for text in texts(experiment.to_table()) if NAME.fullmatch(text))
+    yield from (text for text in texts(dict(table)) if NAME.fullmatch(text))

@@ -102,14 +102,17 @@ def _needs_two(model: FlatModel, inputs: Tree) -> bool:
     return False
 
 
-def check_batches(num_examples: npt.NDArray[np.int64], local: LocalTraining) -> None:
-    """Refuse batches of one example for a network that cannot train on them; a last one joins the one before."""
+def check_batches(num_examples: npt.NDArray[np.int64], local: LocalTraining, *, first: int = 0) -> None:
+    """Refuse batches of one example for a network that cannot train on them; a last one joins the one before.
+
+    first: the number of the client that num_examples begins with.
+    """
     alone = np.flatnonzero(num_examples == 1)
     if len(alone):
         more = ["", ", as has 1 other"][len(alone) - 1] if len(alone) < 3 else f", as have {len(alone) - 1} others"
         raise InputError(
-            f"client {alone[0]} has 1 example{more}, and batch normalisation cannot train on one; give each client "
-            f"at least 2, by fewer clients or another partition, or {ANOTHER_NORM}"
+            f"client {first + alone[0]} has 1 example{more}, and batch normalisation cannot train on one; give each "
+            f"client at least 2, by fewer clients or another partition, or {ANOTHER_NORM}"
         )
     if local.batch_size == 1 and "sgd" in names_of(local.solver):
         raise InputError(

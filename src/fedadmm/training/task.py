@@ -62,8 +62,6 @@ class LearningTask:
         read = partial(self._read, 0, 0)
         fitting |= {"test": data.test, "read": read, "evaluated": self._try}
         self._metrics = check_model(self.model, joined(data, [0])[0], **fitting)
-        if self.model.needs_two:
-            check_batches(data.num_examples, local)
         # Where clients keep parts of the model, no model is whole but a client's own.
         test = data.test if self.personal is None else None
         parts = [] if test is None else evaluation.batches(self._on_device(test), size=self._scored_at_once)
@@ -134,6 +132,11 @@ class LearningTask:
             raise InputError('a stack runs losses that ignore or weigh no targets; use engine="workers"')
         check_stackable(self.model, self.loss, self._on_device(self.data.client(0)))
         check_whole_inputs(self.model, examples)
+
+    def check_batches(self, *, client: int = 0) -> None:
+        """Refuse clients whose batches the network cannot be trained on; `client` is the number of the first."""
+        if self.model.needs_two:
+            check_batches(self.data.num_examples, self.local, first=client)
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""
