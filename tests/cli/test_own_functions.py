@@ -119,6 +119,14 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"loss": lambda z, y: nn.functional.cross_entropy(z, y.sub_(1) + 1)}, "the loss changes the targets"),
     ({"metrics": {"mine": lambda z, y: z.zero_().sum()}}, r"the mine changes the outputs .*; let it work on a copy"),
     ({"metrics": {"distance": failing}}, "metrics has 'distance', which a record has for something else; give it an"),
+    (
+        {"metrics": {"V": failing}, "certificate": {}, "algorithm": FedADMM()},
+        "metrics has 'V', which a record has for something else; give it another name",
+    ),
+    (
+        {"metrics": {"epsilon_max": failing}, "local": LocalTraining(tolerance=1.0)},
+        "metrics has 'epsilon_max', which a record has for something else",
+    ),
     ({"metrics": {"loss_client_mean": failing}}, "metrics has 'loss_client_mean', which a record has for something"),
     ({"model": Complex()}, "has parameters of .*complex64.; keep real ones and make complex numbers"),
     ({"model": Wrapped()}, r"the model returns Data for inputs of shape \(2, 4\); return a tensor, or a tuple or dict"),
@@ -143,7 +151,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"workers": 0}, "workers=0 is out of range; use a whole number from 1 on"),
     ({"workers": 1.5}, "workers=1.5 does not fit"),
     ({"seed": "a"}, "seed='a' does not fit; give a whole number"),
-    ({"metric": "f1"}, "metric='f1' is unknown; use "),
+    ({"metric": "f1"}, "metric='f1' is unknown; the metrics are accuracy"),
     ({"weighting": "heavy"}, "weighting='heavy' does not fit"),
     ({"engine": 3}, "engine=3 does not fit"),
     ({"l2": -1}, "l2=-1.0 is out of range"),

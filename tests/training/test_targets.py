@@ -1,5 +1,6 @@
 """Targets of any shape: what is refused, and that each score is what its name says."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -156,6 +157,14 @@ class Returned(dict[str, torch.Tensor]):
         vars(self).update(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What some models return."""
+
+    scores: Any
+    hidden: torch.Tensor | None = None
+
+
 class Several(nn.Linear):
     def __init__(self, kind: Any) -> None:
         super().__init__(3, 2)
@@ -167,8 +176,13 @@ class Several(nn.Linear):
 
 @pytest.mark.parametrize(
     ("kind", "scores"),
-    [(lambda *parts: parts, lambda outputs: outputs[0]), (lambda a, b: Returned(a=a, b=b), lambda outputs: outputs.a)],
-    ids=["a tuple", "a dict with attributes"],
+    [
+        (lambda *parts: parts, lambda outputs: outputs[0]),
+        (lambda a, b: Returned(a=a, b=b), lambda outputs: outputs.a),
+        (lambda a, b: Output(a, b), lambda outputs: outputs.scores),
+        (lambda a, b: Output(Output(a, b)), lambda outputs: outputs.scores.scores),
+    ],
+    ids=["a tuple", "a dict with attributes", "a dataclass", "a dataclass in another"],
 )
 def test_a_model_may_return_several_tensors_that_loss_and_metrics_know(kind, scores, monkeypatch):
     monkeypatch.setattr(evaluation, "BATCH", 4)  # outputs of several batches are joined

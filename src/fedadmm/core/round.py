@@ -269,10 +269,13 @@ def _mean_loss(counting: Sequence[ClientResult], weight: Callable[[int], float])
     return sum(own * result.stats.loss for own, result in zip(weights, counting, strict=True)) / sum(weights)
 
 
+ACHIEVED = tuple(f"{name}_{of}" for name in ("epsilon", "steps") for of in ("min", "median", "max"))
+
+
 def achieved(counting: Sequence[ClientStats]) -> dict[str, float]:
     """Return the least, the median and the largest epsilon and number of steps; nothing if no epsilon is known."""
     epsilons = [stats.epsilon for stats in counting if stats.epsilon is not None]
     if not epsilons:
         return {}
-    columns: dict[str, Sequence[float]] = {"epsilon": epsilons, "steps": [stats.steps for stats in counting]}
-    return {f"{name}_{of.__name__}": of(column) for name, column in columns.items() for of in (min, median, max)}
+    columns: tuple[Sequence[float], ...] = (epsilons, [stats.steps for stats in counting])
+    return dict(zip(ACHIEVED, [of(column) for column in columns for of in (min, median, max)], strict=True))

@@ -23,7 +23,7 @@ from fedadmm.core.mean import num_bytes
 from fedadmm.core.metrics import ACCURACY, EPSILON, METRICS, of_clients
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, Participation, participation_from
-from fedadmm.core.round import ServerCheckpoint
+from fedadmm.core.round import ACHIEVED, ServerCheckpoint
 from fedadmm.core.transport import Transport
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData, first_example, flipped, in_float_type, two_classes
@@ -35,7 +35,7 @@ from fedadmm.engine.process import one_thread
 from fedadmm.network.devices import simulated_devices
 from fedadmm.network.engines import Timing
 from fedadmm.network.network import Network, timed_network
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import CERTIFICATE, Record
 from fedadmm.training.evaluation import Loss, accuracy, least_squares
 from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
@@ -150,6 +150,8 @@ def _check_names(options: Options) -> None:
     """Refuse a metric of the user's under a name that a record has for something else; the accuracy may be theirs."""
     taken = {*Record.__dataclass_fields__, *METRICS, EPSILON.name} - {ACCURACY.name}
     taken |= set() if options.privacy is None else {"clip", "within_clip"}
+    taken |= set() if options.certificate is None else {*CERTIFICATE}
+    taken |= set() if options.local.tolerance is None and options.local.solver is None else {*ACHIEVED}
     metrics = options.metrics or {}
     taken |= {*of_clients(["loss", ACCURACY.name, *metrics])}
     for name in metrics:

@@ -121,6 +121,18 @@ def _or_none(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
 
 
+# What a certificate adds to a record, as the round finds it; but the dual residual is of the step that it makes.
+CERTIFICATE = (
+    "lagrangian",
+    "V",  # the sum of the next three
+    "V_theta",  # |grad_theta L|^2
+    "V_w",  # the sum of |grad_{w_i} L_i|^2
+    "V_consensus",  # the sum of |w_i - theta|^2
+    "primal_residual",  # the root of V_consensus
+    "dual_residual",  # sqrt(m) rho |theta_new - theta|
+    "largest_error",  # of |grad f_i(w_i) + y_i|^2 over the clients seen: the epsilon of their last solves
+    "share_seen",  # of the clients, those visited at least once
+)
 NO_NUMBERS = {*CLIENT_KEYS, "client_quantiles", "budget_spent"}  # of a line of rounds.jsonl
 NUMBER_KEYS = Record.__dataclass_fields__.keys() - NO_NUMBERS - {"metrics"}
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.errors import InputError, failure
-from fedadmm.data.examples import Examples, Tree, is_whole, leaves, mapped, num_rows, shapes
+from fedadmm.data.examples import Examples, Tree, is_record, is_whole, leaves, mapped, num_rows, shapes
 from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, metrics_for
 from fedadmm.training.flat import FlatModel
@@ -42,7 +42,7 @@ def check_model(
     inputs, targets = read(*_two_of(examples, device=model.weights.device), 0, 0)
     outputs = _tried(model, inputs, what="inputs")
     rows = outputs.shape[:1] if isinstance(outputs, torch.Tensor) else None
-    is_tree = isinstance(outputs, Mapping | tuple | list)  # what its parts are, the loss knows
+    is_tree = isinstance(outputs, Mapping | tuple | list) or is_record(outputs)  # what its parts are, the loss knows
     if rows != (num_rows(targets),) and not is_tree:
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         remedy = "return one row per example" if rows is not None else "return a tensor, or a tuple or dict of tensors"

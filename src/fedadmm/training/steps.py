@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, failure
 from fedadmm.training.choices import own_function
 from fedadmm.training.flat import split
 from fedadmm.training.local import LocalTraining
@@ -160,15 +160,31 @@ class OptimizerSteps:
                 group["lr"] = rate * factor
         losses: list[torch.Tensor] = []
 
+        own_failures: list[Exception] = []
+
         def closure() -> Any:
-            with torch.enable_grad():
-                losses.append(self._load_gradients(gradients_of, trained))
+            try:
+                with torch.enable_grad():
+                    losses.append(self._load_gradients(gradients_of, trained))
+            except Exception as error:
+                own_failures.append(error)
+                raise
             return losses[-1]
 
-        self._optimizer.step(closure)  # as some ask for the gradient at several points
+        try:
+            self._optimizer.step(closure)  # as some ask for the gradient at several points
+        except Exception as error:
+            raise error if error in own_failures else self._failure(error) from error
         self._optimizer.zero_grad()  # what is not trained at the next step has none
         self._taken += 1
         return losses[0]
+
+    def _failure(self, error: Exception) -> InputError:
+        """Return what is wrong with an optimizer whose step fails."""
+        remedy = "correct it, or use another"
+        if "dense gradients" in str(error):
+            remedy = 'it takes sparse gradients, and those of the model are dense; use another, such as "adam"'
+        return failure(f"the step of local.optimizer={self._local.optimizer!r}", error, remedy=remedy)
 
     def _load_gradients(self, gradients_of: BatchGradients, trained: slice) -> torch.Tensor:
         parts = self._parts[trained]
