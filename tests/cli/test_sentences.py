@@ -125,7 +125,11 @@ MISTAKES = [
     (["reproduce", "table6", "--seeds", "2"], "table6 is worked out, not run, so --seeds means nothing"),
     (["reproduce", "table6", "--size", "small"], "table6 is worked out, not run, so --size means nothing"),
     (
-        ["reproduce", "figure9", "--size", "small", "--results", "none", "--out", "none", "--budget", "1s"],
+        ["reproduce", "figure9", "--size", "small", "--results", "none", "--out", "none/", "--budget", "1s"],
+        "--out and --results are both none, and a finished run is moved from one to the other; give two folders",
+    ),
+    (
+        ["reproduce", "figure9", "--size", "small", "--results", "none", "--out", "other", "--budget", "1s"],
         "1 s are too short for a round of any run; give a longer --budget",
     ),
     (["reproduce"], "no preset was named"),

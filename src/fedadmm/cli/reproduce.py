@@ -54,6 +54,10 @@ def reproduce_command(
     for folder in (out, results):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file, not a folder; give another")
+    if out.resolve() == results.resolve():
+        raise InputError(
+            f"--out and --results are both {out}, and a finished run is moved from one to the other; give two folders"
+        )
     places, costs, found = Places(out, results), cost_estimate(), read_tuned(out)
     if preset is not None and preset not in PAPER:
         raise InputError(f"there is no table or figure {preset!r}; {near_names(preset, PAPER)}")
