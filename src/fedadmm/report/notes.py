@@ -22,6 +22,8 @@ def table_notes(methods: Sequence[MethodRuns]) -> list[str]:
             f"N+ rounds: the {metric.title} did not reach {target:g} in the N rounds that there are, so there is no "
             'upload up to it: "-".'
         )
+    if target is not None and any(0 < len(method.arrivals) < len(method.runs) for method in methods):
+        notes.append("(2/3): two of three seeds arrived, and means are over those.")
     return notes + mixed_code(methods)
 
 
