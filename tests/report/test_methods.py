@@ -49,10 +49,8 @@ def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
     assert [row[SAVING] for row in rows] == ["-", "-", "no other arrived"]
     assert [row["status"] for row in rows] == ["finished", "1/2 stopped", "finished"]
     # What the marks mean stands below the table, where they occur.
-    missed = (
-        "N+ rounds: the test accuracy did not reach 0.5 in the N rounds that there are, so there is no upload up to it: "
-        '"-".'
-    )
+    missed = "N+ rounds: the test accuracy did not reach 0.5 in the N rounds that there are, "
+    missed += 'so there is no upload up to it: "-".'
     partly = "(2/3): two of three seeds arrived, and means are over those."
     notes = [table_notes(methods_of(runs)) for runs in (none, some, all_of_them, [*none, *some])]
     assert notes == [[missed], [partly], [], [missed, partly]]
