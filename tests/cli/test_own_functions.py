@@ -127,6 +127,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         {"metrics": {"epsilon_max": failing}, "local": LocalTraining(tolerance=1.0)},
         "metrics has 'epsilon_max', which a record has for something else",
     ),
+    ({"metrics": {3: failing}}, "metrics has 3 as a name, which is no text; give one, such as 'f1'"),
     ({"metrics": {"loss_client_mean": failing}}, "metrics has 'loss_client_mean', which a record has for something"),
     ({"model": Complex()}, "has parameters of .*complex64.; keep real ones and make complex numbers"),
     ({"model": Wrapped()}, r"the model returns Data for inputs of shape \(2, 4\); return a tensor, or a tuple or dict"),

@@ -40,7 +40,7 @@ MISTAKES = [
     ([*RUN, "model.l2=-1"], "in [model]: l2=-1.0 is out of range"),
     ([*RUN, "algorithm=fedavg"], "algorithm='fedavg' is not a table; write algorithm.name = \"fedavg\""),
     ([*RUN, "algorithm.name=[1]"], "in [algorithm]: name=[1] is unknown; use one of fedadmm"),
-    ([*RUN, "algorithm.name=fedavgg"], "name='fedavgg' is unknown"),
+    ([*RUN, "algorithm.name=FedProx"], "name='FedProx' is unknown; did you mean fedprox"),
     ([*RUN, "algorithm.self=1"], "in [algorithm]: unknown key 'self'; fast_fedadmm has rho"),
     ([*RUN, "local.self=1"], "in [local]: unknown key 'self'"),
     ([*RUN, "self=1"], "unknown key 'self'; the keys are"),

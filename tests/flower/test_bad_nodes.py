@@ -140,7 +140,7 @@ def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
         ({"num_clients": 0}, "num_clients=0 is out of range"),
         ({"fraction_evaluate": 1.5}, "fraction_evaluate=1.5 is out of range; use a number from 0 to 1"),
         ({"round_timeout": 0.0}, "round_timeout=0.0 is out of range; use a finite number greater than 0"),
-        ({"algorithm__name": "fedmagic"}, "name='fedmagic' is unknown; use one of fedadmm"),
+        ({"algorithm__name": "fedmagic"}, "name='fedmagic' is unknown; did you mean fedavg or"),
         ({"learning_rate": 0.1}, "unknown key 'learning_rate'; the keys are name"),
         ({"algorithm__name": "scaffold", "wire": "model"}, 'has step, c_change, theta, c; use wire="upload"'),
     ],

@@ -184,6 +184,11 @@ def test_a_sound_method_breaks_none(sound: fedadmm.Algorithm) -> None:
     assert _broken([verdict for verdict in check_laws(sound) if verdict.needed]) == {}
 
 
+def test_a_class_in_the_place_of_an_algorithm_is_a_sentence() -> None:
+    with pytest.raises(fedadmm.InputError, match=r"is not an algorithm; give an object of such a class, Sound\(\)$"):
+        check_laws(Sound)  # type: ignore[arg-type]
+
+
 def test_every_law_has_a_method_that_breaks_it() -> None:
     laws = {verdict.law for verdict in check_laws(Sound())}
     assert laws == {*BROKEN.values(), *ALSO.values()}

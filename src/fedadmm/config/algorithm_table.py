@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
-from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
+from fedadmm.core.errors import OLD_WORDS, InputError, import_named, near_names, new_name
 from fedadmm.core.schedules import rate_from, to_plain
 
 DEFAULT = "fast_fedadmm"  # the method of an experiment that names none
@@ -26,8 +26,12 @@ def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
     elif isinstance(name, str) and name in ALGORITHMS:
         kind = ALGORITHMS[name]
     else:
-        known = f'use one of {", ".join(ALGORITHMS)}, or "package.module:Class" for one of your own'
-        raise InputError(new_name(str(name), ALGORITHMS) or f"name={name!r} is unknown; {_in_file(str(name)) or known}")
+        near = near_names(str(name), ALGORITHMS)
+        remedy = f'use one of {", ".join(ALGORITHMS)}, or "package.module:Class" for one of your own'
+        if near.endswith("?"):
+            remedy = f"{near} `fedadmm list` has all of them"
+        told = new_name(str(name), ALGORITHMS) or f"name={name!r} is unknown; {_in_file(str(name)) or remedy}"
+        raise InputError(told)
     if missing := getattr(kind, "__abstractmethods__", None):
         raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has these methods")
     defaults = {field.name: field.default for field in fields(kind)}

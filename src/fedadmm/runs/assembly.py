@@ -155,6 +155,8 @@ def _check_names(options: Options) -> None:
     metrics = options.metrics or {}
     taken |= {*of_clients(["loss", ACCURACY.name, *metrics])}
     for name in metrics:
+        if not isinstance(name, str):
+            raise InputError(f"metrics has {name!r} as a name, which is no text; give one, such as 'f1'")
         if name in taken:
             raise InputError(f"metrics has {name!r}, which a record has for something else; give it another name")
 

@@ -53,14 +53,16 @@ def _in_type(part: Any, *, kind: torch.dtype) -> Any:
 
 def _why(error: Exception) -> str:
     """Return why a device cannot be used; torch's list of all devices that anybody ever had is left out."""
-    return "torch knows no such device" if str(error).startswith("Expected one of") else str(error).splitlines()[0]
+    first = str(error).splitlines()[0].rstrip(".")
+    return "torch knows no such device" if first.startswith("Expected one of") else first
 
 
-def _devices() -> str:
-    """Return the devices that can be used here."""
+def _devices(asked: str | torch.device) -> str:
+    """Return the devices that can be used here, in the place of one that was asked for."""
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     here = "".join(f', or "{name}"' for name, is_there in found.items() if is_there)
-    return f'use "cpu"{here}' + ("" if here else '; a GPU would be "cuda", and torch sees none here')
+    would_be = '; a GPU would be "cuda", and torch sees none here'
+    return f'use "cpu"{here}' + ("" if here or str(asked).startswith("cuda") else would_be)
 
 
 class FlatModel:
@@ -73,7 +75,7 @@ class FlatModel:
         try:
             self.module = module.to(device)
         except (RuntimeError, AssertionError) as error:
-            raise InputError(f'device="{device}" cannot be used: {_why(error)}; {_devices()}') from error
+            raise InputError(f'device="{device}" cannot be used: {_why(error)}; {_devices(device)}') from error
         trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if not trained:
             raise InputError("the model has no trainable parameters; give one a requires_grad of True")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.calls import checked_call
 from fedadmm.core.errors import InputError, calling, name_of
 from fedadmm.data import federate, make_dataset
@@ -54,6 +54,9 @@ def check_laws(algorithm: AnyAlgorithm) -> list[Verdict]:
 
     In a test of your own: `assert not [v for v in fedadmm.check_laws(Mine()) if v.needed and v.broken]`.
     """
+    if not isinstance(algorithm, Algorithm):
+        name = getattr(algorithm, "__name__", "fedadmm.FedAvg")
+        raise InputError(f"algorithm={algorithm!r} is not an algorithm; give an object of such a class, {name}()")
     first = _verdict(contract, algorithm)
     if first.broken is not None:
         return [first._replace(broken=f"{first.broken}\n{NOT_TRIED}")]
