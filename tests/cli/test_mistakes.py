@@ -33,7 +33,7 @@ def data():
         ({"callbacks": print}, "callbacks=.* does not fit; give a list"),
         ({"certificate": {"every": 0}, "algorithm": FedADMM()}, "every=0"),
         ({"participation": "0.1"}, "participation='0.1' is a string"),
-        ({"engine": "fast"}, "engine='fast' does not fit: input should be 'workers', 'serial'"),
+        ({"engine": "fast"}, "engine='fast' does not fit; use 'workers', 'serial'"),
         ({"device": "gpu"}, 'device="gpu" cannot be used'),
         ({"loss": lambda outputs: outputs}, "the loss does not take .outputs, targets."),
         ({"metrics": {"top": lambda o, t: o}}, "the top returns 20 numbers; return the mean"),

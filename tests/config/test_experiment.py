@@ -83,7 +83,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
         ({"algorithm": {"name": "fedadmm", "eta": "seen", "newcomer": "initial"}}, 'use newcomer="current"'),
         ({"algorithm": {"name": "fedadmm", "eta": "participation"}}, 'use newcomer="initial"'),
         ({"algorithm": {"name": "fedadmm", "rho": {"schedule": "ramp"}}}, "use one of constant, step, cosine"),
-        ({"weighting": "heavy"}, "weighting='heavy' does not fit: input should be 'equal' or 'examples'"),
+        ({"weighting": "heavy"}, "weighting='heavy' does not fit; use 'equal' or 'examples'"),
     ],
 )
 def test_a_mistake_gets_a_sentence_with_the_value_and_the_remedy(change, sentence):

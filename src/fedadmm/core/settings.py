@@ -154,6 +154,8 @@ def _sentence(error: ValidationError, *, kind: type[Settings]) -> str:
     if wanted is not None and first["type"].partition("_")[2] in ("type", "parsing", "from_float"):
         such = f", such as {field} = {example[0]}" if example else ""
         return f"{where}={first['input']!r} does not fit; give {wanted}{such}"
+    if first["type"] == "literal_error":
+        return f"{where}={first['input']!r} does not fit; use {first['ctx']['expected']}"
     return f"{where}={first['input']!r} does not fit: {first['msg'][0].lower()}{first['msg'][1:]}"
 
 

@@ -146,6 +146,14 @@ def _private(options: Options, participation: Participation, forms: Forms) -> Pr
     return private_sums(options.privacy, seed=options.seed, **about)
 
 
+def _rule_named(name: str) -> Any:
+    """Return the participation that a text names."""
+    if ":" not in name:
+        remedy = 'use a fraction such as 0.1, or "package.module:function"'
+        raise InputError(f"participation={name!r} is not a number; {remedy}")
+    return import_named(name, what="participation")
+
+
 def _check_names(options: Options) -> None:
     """Refuse a metric of the user's under a name that a record has for something else; the accuracy may be theirs."""
     taken = {*Record.__dataclass_fields__, *METRICS, EPSILON.name} - {ACCURACY.name}
@@ -203,7 +211,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     options = Options(
         model=module,
         data=data,
-        participation=rule if not isinstance(rule, str) else import_named(rule, what="participation"),
+        participation=_rule_named(rule) if isinstance(rule, str) else rule,
         loss=_loss(model.loss),
         l2=model.l2 or 0.0,
         personal=model.personal,
