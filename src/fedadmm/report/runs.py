@@ -16,7 +16,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 from fedadmm.runs.goal import Goal, Status
-from fedadmm.runs.records import CODE_FILE, NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
+from fedadmm.runs.records import CODE_FILE, MAKES_ONE, NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
@@ -273,7 +273,7 @@ def _run_or_reason(folder: Path) -> RunData | str:
     try:
         return read_run(folder)
     except InputError as error:
-        return str(error)
+        return str(error).removesuffix(f"; {MAKES_ONE}")  # which is said once, if at all
 
 
 def _setting(run: RunData) -> dict[str, Any]:

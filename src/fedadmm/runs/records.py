@@ -139,6 +139,7 @@ NUMBER_KEYS = Record.__dataclass_fields__.keys() - NO_NUMBERS - {"metrics"}
 CODE_FILE = "code.txt"  # of a run folder: a line for each change of the user's code between its rounds
 NOISE_FILE = "noise.txt"  # of a run folder: how much noise there is, where it was found from privacy.epsilon
 MIXED_CODE = "rounds of different code"  # what is said of them, by `check`, `show` and reports
+MAKES_ONE = "`fedadmm run` makes one, and `fedadmm list` names those in runs"
 TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named
 PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
 
@@ -255,9 +256,7 @@ def read_lines(path: Path) -> list[Any]:
 def not_a_run_folder(path: Path, *, lacks: str) -> InputError:
     """Return the error for a path that is not a run folder: it lacks a file that every run folder has."""
     reason = f"it has no {lacks}" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
-    return InputError(
-        f"{path} is not a run folder: {reason}; `fedadmm run` makes one, and `fedadmm list` names those in runs"
-    )
+    return InputError(f"{path} is not a run folder: {reason}; {MAKES_ONE}")
 
 
 def _line(record: Record) -> str:
