@@ -60,6 +60,8 @@ MISTAKES = [
     ([*RUN, "local..epochs=3"], "cannot set 'local..epochs=3'; write key=value"),
     ([*RUN, "rounds.x=3"], "cannot set 'rounds.x': rounds is 60, which has no keys"),
     ([*RUN, "local.epochs=0"], "epochs=0 does no work"),
+    ([*RUN, f"local.epochs={10**400}"], "is more work than can be done; use at most 1,000,000,000"),
+    ([*RUN, f"local.epochs=1..{10**400}"], "is more work than can be done; use at most 1,000,000,000"),
     ([*RUN, "local.epochs=5..1"], "epochs='5..1' is not a range"),
     ([*RUN, "local.batch_size=none"], "batch_size='none' is out of range"),
     ([*RUN, "local.learning_rate=fast"], "learning_rate='fast' is neither a number nor a schedule"),
