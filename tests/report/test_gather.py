@@ -57,8 +57,8 @@ def test_no_run_at_all_is_a_sentence(tmp_path):
     with pytest.raises(InputError) as caught:
         gather_runs([tmp_path])
     assert str(caught.value) == (
-        f"there is no run in {tmp_path}; {tmp_path}/begun has no finished round; {tmp_path}/void is not a run folder: it "
-        "has no experiment.toml; make one with fedadmm run"
+        f"there is no run in {tmp_path}; {tmp_path}/begun has no finished round; {tmp_path}/void is not a run folder: "
+        "it has no experiment.toml; make one with fedadmm run"
     )
 
 

@@ -185,8 +185,8 @@ def check_personal(algorithm: AnyAlgorithm, local: LocalTraining, personal: Sequ
         return
     if isinstance(personal, str):
         raise InputError(f"model.personal={personal!r} is not a list; write [{personal!r}]")
-    if others := [pattern for pattern in personal if not isinstance(pattern, str)]:
-        raise InputError(f"personal has {others[0]!r}, which is no text; give patterns of names, such as ['head.*']")
+    if wrong := [pattern for pattern in personal if not isinstance(pattern, str)]:
+        raise InputError(f"personal has {wrong[0]!r}, which is no text; give patterns of names, such as ['head.*']")
     if trait(algorithm, GradientsOnly) or trait(algorithm, SecondOrder):
         name = type(algorithm).__name__
         raise InputError(f"{name} has no local solve, which would train what model.personal keeps; use another method")

