@@ -33,7 +33,7 @@ def main(rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] =
         data = make_data(WORKLOADS[workload], num_test_examples=10_000)
         with (
             mock.patch.object(WorkerSetup, "__call__", _timed(WorkerSetup.__call__)),
-            simulation(WORKLOADS[workload], Case(FedAvg(), "memory", epochs), "workers", data) as run,
+            simulation(WORKLOADS[workload], Case(FedAvg(), "in memory", epochs), "workers", data) as run,
         ):
             run.advance()
             BUSY.value, begin = 0.0, time.perf_counter()
