@@ -29,7 +29,7 @@ CASES = {
     **dict.fromkeys(("tiny", "middle", "middle_crowd"), (AVERAGING, ON_DISK)),
     **dict.fromkeys(("lenet", "silo", "crowd"), (AVERAGING,)),
 }
-FEWER = {"silo": 2, "crowd": 20}  # clients of a round, for CNN 1 takes long in a stack
+FEWER = {"silo": 2, "crowd": 10}  # clients of a round, for CNN 1 takes long in a stack
 TARGETS = {("middle", "FedAvg"): 0.6, ("middle_crowd", "FedAvg"): 0.6}  # of the fastest engine over the bare loop
 ENOUGH = 8  # seconds for which short rounds are repeated, as they scatter
 

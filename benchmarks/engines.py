@@ -44,16 +44,16 @@ class Case(NamedTuple):
 
 AVERAGING, ADMM, FAST = FedAvg(), FedADMM(eta="seen"), FastFedADMM()
 CASES = {
-    "silo": (Case(AVERAGING, "in memory", 1), Case(ADMM, "on disk", 1), Case(ADMM, "on disk", 5, active=4)),
+    "silo": (Case(AVERAGING, "in memory", 1), Case(ADMM, "on disk", 1), Case(ADMM, "on disk", 5, active=2)),
     "crowd": (
         Case(AVERAGING, "in memory", 1),
         Case(ADMM, "on disk", 1),
         Case(FAST, "on disk", 1),  # what `fedadmm run` takes by default
         Case(ADMM, "on disk", 5, active=20),
         Case(FAST, "on disk", 5, active=20),
-        Case(ADMM, "in memory", 1, active=40),
-        Case(ADMM, "on disk", 1, active=40, same_clients=True),
-        Case(ADMM, "on disk in bfloat16", 1, active=40),
+        Case(ADMM, "in memory", 1, active=20),
+        Case(ADMM, "on disk", 1, active=20, same_clients=True),
+        Case(ADMM, "on disk in bfloat16", 1, active=20),
     ),
     "tiny": (
         Case(AVERAGING, "in memory", 1),

@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, Any]] = {
 BUSY = get_context("fork").Value("d", 0.0)  # seconds of all workers
 
 
-def main(rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 3, record: Record = None) -> None:
+def main(rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 2, record: Record = None) -> None:
     """Print in which share of their time workers had no job, in rounds with an evaluation of 10,000 examples each."""
     rows = []
     for name, (workload, epochs) in CASES.items():
