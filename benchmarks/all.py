@@ -34,7 +34,7 @@ BENCHMARKS = {
     "choice": Benchmark("choice.py", 4),
     "sweeps": Benchmark("sweeps.py", 4),
     "tail": Benchmark("tail.py", 1.5),
-    "growth": Benchmark("growth.py --rounds 3 --picture docs/growth.png", 3),
+    "growth": Benchmark("growth.py --picture docs/growth.png", 2.5),
     "large": Benchmark("large.py --width 125786", 2),
     "epoch": Benchmark("epoch.py --pairs 15", 1),
     "startup": Benchmark("startup.py", 2),
@@ -43,7 +43,7 @@ BENCHMARKS = {
     "state-short": Benchmark(f"state.py disk --epochs 1 --active 50 {STATE}", 1),
     "state-serial": Benchmark("state.py disk --epochs 1 --active 3 --rounds 5", 1),
     "state-memory": Benchmark("state.py memory --num-clients 500 --rounds 10", 1.5),
-    "state-scale": Benchmark("state.py scale", 0.5),
+    "state-scale": Benchmark("state.py scale", 0.4),
     "flower": Benchmark("flower.py --nodes 4 --rounds 6", 1.5),
 }
 # Run where they are named: nothing is timed in the first four, and peers need environments of their own.

@@ -171,7 +171,7 @@ def main(
     console, found = Console(stderr=True), []
     for name in workloads.split(","):
         for row in rows(name, pairs=pairs, console=console):
-            console.print(*row.values(), highlight=False)
+            console.print(*row.values(), highlight=False, soft_wrap=True)
             found.append(row)
     show(found, title="Round / bare loop", record=record)
 
