@@ -24,7 +24,9 @@ class Client(NamedTuple):
 
     @property
     def u(self) -> Vector:
-        return self.w + self.y / self.rho
+        u = self.y / self.rho
+        u += self.w  # in place: of a large model, each vector that is held is much
+        return u
 
 
 class Upload(NamedTuple):
@@ -86,7 +88,9 @@ class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel,
         w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta).w  # lines 14 to 19
         y = client.y + rho * (w - theta)  # line 20
         new = Client(w, y, rho)
-        return Upload(new.u - client.u), new  # the old u is as the server last saw it: rho may have changed since
+        delta = new.u
+        delta -= client.u  # the old u is as the server last saw it: rho may have changed since
+        return Upload(delta), new
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         shares = {"participation": turnout.share, "seen": turnout.share_of_seen}

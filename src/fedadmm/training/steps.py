@@ -127,12 +127,12 @@ class FusedSGD:
             step = step_rule(
                 [part.weights], learning_rate=learning_rate, pull=part.pull, constants=constants, momentum=momentum
             )
-            self._steps.append((part, step, part.split(step.target[0])))
+            self._steps.append((part.parameters, step, part.split(step.target[0])))
 
     def take(self, gradients_of: BatchGradients, trained: slice) -> torch.Tensor:
         """Take a step with these parts, and return the loss before it."""
         steps = self._steps[trained]
-        loss, gradients = gradients_of([parameter for part, *_ in steps for parameter in part.parameters])
+        loss, gradients = gradients_of([parameter for parameters, *_ in steps for parameter in parameters])
         for _, step, target in steps:
             own, gradients = gradients[: len(target)], gradients[len(target) :]
             step.begin()
