@@ -21,6 +21,7 @@ COMMANDS = {
     "engines-tiny": "engines.py --workloads tiny --pairs 25",
     "engines-middle": "engines.py --workloads middle,middle_crowd,lenet",
     "ablation": "ablation.py",
+    "demo": "demo.py --picture docs/digits.png",
     "float-types": "float_types.py",
     "sweeps": "sweeps.py",
     "tail": "tail.py",
