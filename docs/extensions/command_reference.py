@@ -1,7 +1,9 @@
 """Every command with its arguments and options, read off the command line, and an example that the build runs."""
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
@@ -31,6 +33,10 @@ EXAMPLES = {
 }
 LINES = {"list": 14, "show": 12, "convex": 14}  # of an example's output that is long
 PUBLISHED = {"convex"}  # examples that read results/
+# What needs a deployed federation was recorded: docs/federation_outputs.py.
+RECORD = json.loads((Path(__file__).parents[2] / "results" / "federation.json").read_text())
+RECORDED = {f"federation {name}": made for name, made in RECORD["commands"].items() if name != "app"}
+LAST = 16  # lines of an output that was recorded
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -77,6 +83,13 @@ def _section(name: str, command: click.Command) -> str:
         options = f":first: {LINES[name]}\n" if name in LINES else ""
         options += ":results:\n" if name in PUBLISHED else ""
         parts.append(f"```{{shell}}\n{options}{EXAMPLES[name]}\n```")
+    if name in RECORDED:
+        made = RECORDED[name]
+        lines = made["output"] if len(made["output"]) <= LAST else ["...", *made["output"][-LAST:]]
+        parts.append("\n".join(["```console", f"$ {made['line']}", *lines, "```"]))
+    if name == "federation":
+        versions = " and ".join(f"{package} {version}" for package, version in RECORD["versions"].items())
+        parts.append(f"The outputs below were recorded on {RECORD['day']}, with {versions}.")
     return "\n\n".join(parts)
 
 
