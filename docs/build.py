@@ -44,6 +44,7 @@ NAMES = (
     "SPEED.md",
     "STATE.md",
     "DEPLOY.md",
+    "explanation/demo.md",
 )
 PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -42,6 +42,25 @@ def test_no_page_names_a_key_that_does_not_exist():
     assert wrong == []
 
 
+def test_every_refusal_has_a_remedy(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    said = set(import_module("refusals").sentences(ROOT / "src/fedadmm"))
+    assert 'the attack "lie" is made of the uploads of others; use another attack' in said
+    # What ends with an ellipsis ends with another sentence, which has it.
+    assert [sentence for sentence in said if "; " not in sentence and not sentence.endswith("…")] == []
+
+
+def test_every_command_has_an_example_of_its_output(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    reference = import_module("command_reference")
+    shown = {*reference.EXAMPLES, *reference.RECORDED}
+    # Groups, and two that run until they are ended.
+    silent = {"data", "federation", "federation superlink", "federation supernode"}
+    assert {name for name, _ in reference.commands()} - shown == silent
+    ends = {name: made["exit code"] for name, made in reference.RECORDED.items() if made["exit code"]}
+    assert ends == {"federation metrics": 143}  # it was ended from outside
+
+
 def test_what_was_timed_is_on_the_pages_as_it_was_recorded(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     filled = import_module("bench_tables").filled

@@ -120,7 +120,7 @@ def _apply(table: Table, changes: Table) -> None:
         for part in path:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise InputError(f"cannot set {key!r}: {part} is {inner!r}, which has no keys")
+                raise InputError(f"cannot set {key!r}: {part} is {inner!r}, which has no keys; set {part} alone")
         if path[:1] == ["algorithm"] and last == "name" and inner.get("name") != value:
             inner.clear()  # the keys of one algorithm mean nothing to another
         inner[last] = value

@@ -86,7 +86,8 @@ class Distribution(Settings):
         keys = KEYS[self.distribution]
         if sorted(given) != sorted(keys):
             raise InputError(
-                f"a {self.distribution} distribution has {' and '.join(keys)}, not {', '.join(given) or 'nothing'}"
+                f"a {self.distribution} distribution has {' and '.join(keys)}, not {', '.join(given) or 'nothing'}; "
+                "give these keys"
             )
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InputError(f"low={self.low:g} is above high={self.high:g}; exchange them")

@@ -42,7 +42,8 @@ class Settings(BaseModel, metaclass=_Readable):
     def __init__(self, /, *nameless: Any, **values: Any) -> None:
         if nameless:
             keys = ", ".join(f"{key}=..." for key in list(type(self).model_fields)[:2])
-            raise InputError(f"{type(self).__name__} takes its keys by their names: {type(self).__name__}({keys})")
+            name = type(self).__name__
+            raise InputError(f"{name} takes its keys by their names; write {name}({keys})")
         try:
             super().__init__(**values)
         except ValidationError as error:

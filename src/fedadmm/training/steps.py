@@ -216,7 +216,7 @@ def make_optimizer(
         optimizer = make(parameters, lr=learning_rate, **usual | options)
     except (TypeError, ValueError) as error:
         given = f"lr={learning_rate:g} and {options}"
-        raise InputError(f"optimizer {name!r} cannot be made with {given}: {error}") from error
+        raise InputError(f"optimizer {name!r} cannot be made with {given}: {error}; use its own options") from error
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InputError(f"optimizer {name!r} makes {type(optimizer).__name__}; make a torch.optim.Optimizer")
     if not all("lr" in group for group in optimizer.param_groups):
