@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from local_grid import Array, ArrayRecord, LocalGrid, Message, start, strategy_of
+from local_grid import Array, ArrayRecord, Error, LocalGrid, Message, RecordDict, start, strategy_of
 from test_strategy import config_of, grid_of, server_of
 from torch import nn
 
 from fedadmm.core.errors import InputError
 from fedadmm.flower import FederationSettings, client_app
+from fedadmm.flower.messages import NoReplyError, reading
 
 
 class Spoiling(LocalGrid):
@@ -126,6 +127,24 @@ def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monke
         first, second = strategy._folder.records()
     assert (first.clients, first.lost, second.clients) == ((0, 2, 3), (1,), (0, 1, 2, 3))
     assert "No space left on device" in grid.errors[0]
+    assert strategy._folder.nodes.nodes[101].problem == "cannot write: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("<class 'fedadmm.core.errors.InputError'>:<'no room;\nuse another disk'>", "use another disk"),
+        ("<class 'TypeError'>:<'it's none'>", "TypeError: it's none"),
+        ("<class 'own.Error'>:<''>", "Error:"),
+        ("the app cannot be loaded", "the app cannot be loaded"),
+        ("", "no reason was given"),
+    ],
+)
+def test_what_an_app_raised_is_told_without_flowers_words(raised: str, told: str) -> None:
+    reply = Message(Error(2, raised), reply_to=Message(RecordDict(), 100, "train"))
+    with pytest.raises(NoReplyError) as found, reading(reply, "arrays"):
+        pass
+    assert str(found.value) == told
 
 
 @pytest.mark.slow

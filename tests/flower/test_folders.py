@@ -112,6 +112,12 @@ def test_a_servers_model_and_a_clients_state_are_exported(state_dir: Path, tmp_p
     assert own["1.weight"].shape == model["1.weight"].shape == state["y.1.weight"].shape
     with pytest.raises(InputError, match="client 3's is STATE-DIR/NAME/client-3"):
         export_folder(federation / "server", client=3, personal=False)
+    for options in ([], ["--personal-model"]):  # in two files
+        CliRunner().invoke(app, ["export", str(federation / "client-1"), "--out", str(tmp_path), *options])
+    assert load_file(tmp_path / "client-1-state.safetensors").keys() == state.keys()
+    assert load_file(tmp_path / "client-1-personal-model.safetensors").keys() == own.keys()
+    with pytest.raises(InputError, match=r"digits holds .*client-0, .*client-1.*; name one of them"):
+        CliRunner().invoke(app, ["export", str(federation)], catch_exceptions=False)
 
 
 @pytest.mark.slow

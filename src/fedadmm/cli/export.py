@@ -35,14 +35,18 @@ def export_command(
     from fedadmm.flower.folders import export_folder, stores_below
     from fedadmm.runs.export import export
 
-    if stores_below(run) == [run]:
+    kind = "model" if client is None else f"client_{client}{'_model' if personal_model else ''}"
+    if (found := stores_below(run)) == [run]:
         tensors, when = export_folder(run, client=client, personal=personal_model)
+        if run.name.startswith("client-"):
+            kind = "personal-model" if personal_model else "state"
+    elif found and not (run / "experiment.toml").exists():
+        raise InputError(f"{run} holds {', '.join(map(str, found))}; name one of them")
     else:
         tensors, round = export(run, client=client, personal=personal_model, data_dir=data_dir)
         when = f"after round {round}"
-    name = "model" if client is None else f"client_{client}{'_model' if personal_model else ''}"
     out = Path() if out is None else out
-    out = out / f"{run.name}-{name}.safetensors" if out.is_dir() else out
+    out = out / f"{run.name}-{kind}.safetensors" if out.is_dir() else out
     try:
         write_whole(out, save(tensors))
     except OSError as error:

@@ -246,7 +246,7 @@ def server_app(
             if settings.rollback_to:
                 strategy.roll_back(grid)
                 return
-            around = wrap(strategy)
+            around, before = wrap(strategy), strategy.checkpoint.round
             around.start(
                 grid if around is strategy else ScreenedGrid(grid, strategy.sound),
                 strategy.arrays,
@@ -254,6 +254,7 @@ def server_app(
                 timeout=settings.round_timeout,
                 evaluate_fn=lambda *_: MetricRecord(dict(strategy.scores)) if strategy.scores else None,
             )
+            strategy.check_applied(since=before)
         finally:
             strategy.close()
 

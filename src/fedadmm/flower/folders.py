@@ -144,8 +144,8 @@ def export_folder(path: Path, *, client: int | None, personal: bool) -> tuple[di
             saved = store.get(journal.pending if journal.acknowledged == NONE else journal.acknowledged)
         if saved is None:
             raise InputError(f"client {owner} has no state in {path}; it never took part: export another")
-        number, known = (journal.pending, "not yet") if journal.acknowledged == NONE else (journal.acknowledged, "")
-        return state_tensors(saved.state, model), f"after update {number}, {known} confirmed by the server"
+        number, known = (journal.pending, "not yet ") if journal.acknowledged == NONE else (journal.acknowledged, "")
+        return state_tensors(saved.state, model), f"after update {number}, {known}confirmed by the server"
 
 
 def _algorithm_of(path: Path) -> AnyAlgorithm | None:

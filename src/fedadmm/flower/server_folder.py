@@ -16,6 +16,7 @@ from fedadmm.core.delivery import NONE
 from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
+from fedadmm.core.optional import LetsGoOfClients
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.flower.json_log import lines_of_log
 from fedadmm.flower.node_status import NodeStatus
@@ -77,6 +78,7 @@ class ServerFolder:
     ) -> None:
         """Open the folder that the settings name, or another; to make it, `initial`, theta^0, is needed."""
         self.folder = RunFolder(settings.server_folder if path is None else path)
+        self._algorithm = settings.algorithm
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
@@ -111,6 +113,15 @@ class ServerFolder:
         """Return the records of the committed rounds."""
         return [Record.from_json(table) for table in self.store.records()]
 
+    def check_applied(self, *, since: int) -> None:
+        """Raise an error if all rounds since one were void: scripts are to know that nothing has come of a run."""
+        played = [record for record in self.records() if record.round > since]
+        if played and not any(record.clients for record in played):
+            raise InputError(
+                f"no update was applied in round {since + 1} to {played[-1].round}; fedadmm federation status --server "
+                f"{self.folder.path} says why"
+            )
+
     def applied(self, client: int) -> int:
         """Return the number of a client's last update that was applied."""
         state = self.store.get(client)
@@ -121,10 +132,15 @@ class ServerFolder:
         return None if self.applied(client) == NONE else self.store.round_of(client)
 
     def begin_anew(self, client: int) -> None:
-        """Let a client whose state is lost begin as a newcomer; what was applied of it stays in the model."""
-        round = self.store.round_of(client)
-        if round is not None:
-            self.store.stage(round, client, Applied(NONE))
+        """Let a client whose state is lost begin as a newcomer; what was applied of it stays in the model.
+
+        What the server keeps of clients beside the model loses a client's share, where the method knows how.
+        """
+        checkpoint = self.store.checkpoint()
+        if checkpoint is not None and self.applied(client) != NONE:
+            server, method = checkpoint.server, self._algorithm
+            server = method.without_client(server) if isinstance(method, LetsGoOfClients) else server
+            self.store.amend(server, client=client, state=Applied(NONE))
 
     def key_of(self, client: int) -> str | None:
         """Return the key that answers for a client, None if it never joined."""
