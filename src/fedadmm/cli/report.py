@@ -3,14 +3,13 @@
 import gc
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from fedadmm.cli.console import err, say
 from fedadmm.core.errors import InputError
 from fedadmm.report.runs import by_setting, differences, gather_runs, section_of
 
@@ -47,11 +46,15 @@ def report_command(
         groups, left_out = groups[:1], [*left_out, *strangers]
     tell_left_out(left_out)
     page = write_report([section_of(group) for group in groups], out, title=title)
-    say(f"Report: {page}")
+    print(f"Report: {page}")  # without rich, which takes as long to import as the page to make
 
 
-def tell_left_out(sentences: Iterable[str]) -> None:
+def tell_left_out(sentences: Collection[str]) -> None:
     """Name the folders that were left out."""
+    if not sentences:
+        return
+    from fedadmm.cli.console import err, say
+
     for sentence in sentences:
         say(f"Left out: {sentence}", to=err)
 
