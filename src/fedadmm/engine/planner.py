@@ -17,7 +17,7 @@ LastRound = Callable[[int], int | None]  # of a client
 Speed = Callable[[int], float]  # of a client's device, in gradients of single examples per second
 
 
-class Plans(Protocol):
+class RoundPlanner(Protocol):
     """Says who takes part in a round, and what each is asked to do."""
 
     def plan(self, round: int, *, informed: Informed = None, last_round: LastRound = never) -> list[Assignment]: ...
