@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedadmm.algorithms import FedADMM, FedAvg
-from fedadmm.cli.progress import Session
+from fedadmm.cli.progress import CommandSession
 from fedadmm.config.experiment import Experiment
 from fedadmm.runs.listeners import TimeBudget
 from fedadmm.studies.campaign import Job, NextRun, Places, jobs_of, play
@@ -24,7 +24,7 @@ class Campaign:
     """Two seeds of two methods, in a folder."""
 
     def __init__(self, folder: Path, *, rounds: int, seconds: float | None = None) -> None:
-        self.places, self.session = Places(folder / "runs", folder / "results"), Session(folder / "runs", None)
+        self.places, self.session = Places(folder / "runs", folder / "results"), CommandSession(folder / "runs", None)
         self._budget, self._rounds = TimeBudget(seconds), rounds
         self._costs = CostEstimate(cache=folder / "pace.json")
 

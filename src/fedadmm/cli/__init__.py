@@ -8,7 +8,6 @@ import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from fedadmm.cli.console import err, say
 from fedadmm.core.errors import InputError
 from fedadmm.runs.listeners import StoppedAtOnce
 
@@ -95,5 +94,7 @@ def main() -> None:
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:
+    from fedadmm.cli.console import err, say  # imports rich
+
     say(f"fedadmm: {sentence}", to=err)
     sys.exit(code)

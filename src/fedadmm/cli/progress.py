@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Session:
+class CommandSession:
     """What the runs of one command share: where they are, the tools that their records go to, and Ctrl-C."""
 
     out: Path

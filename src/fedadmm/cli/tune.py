@@ -11,7 +11,7 @@ import typer
 from fedadmm.cli.arguments import budget_of, columns_named, experiments_of, refuse, rows_named, search_of
 from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import Algorithms, Budget, Changes, Columns, DataDir, Out, PlanArgument, Size, Variant
-from fedadmm.cli.progress import Session
+from fedadmm.cli.progress import CommandSession
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.records import TUNING
@@ -71,7 +71,7 @@ def tune_command(
     time_left = budget_of(budget)
     from fedadmm.api.tune import tuned  # imports torch, which a mistake has no need of
 
-    session = Session(out / TUNING, data_dir, tell_refused=False)
+    session = CommandSession(out / TUNING, data_dir, tell_refused=False)
 
     def run_all(planned: Sequence[Planned]) -> Sequence[Result]:
         results = session.run_all_in_time(planned, time_left)

@@ -178,7 +178,8 @@ class Node:
 
     def _bounded(self, request: NodeRequest) -> Assignment:
         """Return an assignment with the norm that the upload must not exceed, where the server cannot see it."""
-        return request.assignment._replace(largest=norm_limit(self._max_norm, theta=request.download.theta, medians=()))
+        limit = norm_limit(self._max_norm, theta=request.download.theta, medians=())
+        return request.assignment._replace(max_norm=limit)
 
     def _encoded(self, result: ClientResult) -> Arrays | None:
         """Return the form in which an upload travels; one that is not finite was not encoded, and has any."""
@@ -202,10 +203,10 @@ class Node:
                 f"this node is client {self.client}, and it is asked as client {asked}; keep a node's client-id"
             )
         work, planned = request.assignment, self._planner.assignment(request.assignment.round, asked)
-        if (work.epochs, work.gradients) != (planned.epochs, planned.gradients):
+        if (work.epochs, work.max_gradients) != (planned.epochs, planned.max_gradients):
             raise InputError(
-                f"client {asked} is asked for {work.epochs} epochs (gradients: {work.gradients}), and [local] means "
-                f"{planned.epochs} (gradients: {planned.gradients}); use the same version on all machines"
+                f"client {asked} is asked for {work.epochs} epochs (gradients: {work.max_gradients}), and [local] "
+                f"means {planned.epochs} (gradients: {planned.max_gradients}); use the same version on all machines"
             )
         return request
 

@@ -47,7 +47,7 @@ def pack_request(request: NodeRequest, wire: Wire, *, config: ConfigRecord) -> R
     facts |= {"epochs": assignment.epochs, "number": delivery.number, "applied": delivery.applied}
     facts["rollback"] = delivery.rollback
     facts |= {"federation": request.federation, "integers": buffers.integers.tolist()}
-    optional = {"gradients": assignment.gradients, "last-round": assignment.last_round, "clip": assignment.clip}
+    optional = {"gradients": assignment.max_gradients, "last-round": assignment.last_round, "clip": assignment.clip}
     for key, value in optional.items():
         if value is not None:
             facts[key] = value

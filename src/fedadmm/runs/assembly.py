@@ -29,7 +29,7 @@ from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData, first_example, flipped, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine.choice import Choice, choose
-from fedadmm.engine.planner import Planner, Plans
+from fedadmm.engine.planner import Planner, RoundPlanner
 from fedadmm.engine.probe import Forms, probe
 from fedadmm.engine.process import one_thread
 from fedadmm.network.devices import simulated_devices
@@ -70,7 +70,7 @@ class Federation:
     weights: ClientWeights
     engine: Choice
     network: Network
-    planner: Plans
+    planner: RoundPlanner
     initial: Vector  # theta^0
     begin: ServerCheckpoint  # before round 1
     optimum: Optimum | None  # where the distance to it is asked for

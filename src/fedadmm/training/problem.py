@@ -131,8 +131,8 @@ class SGDProblem:
         steps = [assignment.epochs * of_an_epoch]
         if max_steps is not None:
             steps.append(max_steps)
-        if assignment.gradients is not None:
-            epochs, rest = divmod(assignment.gradients, self.num_examples)
+        if assignment.max_gradients is not None:
+            epochs, rest = divmod(assignment.max_gradients, self.num_examples)
             steps.append(max(1, epochs * of_an_epoch + rest // self.batch_size))
         return min(steps)
 
@@ -140,7 +140,7 @@ class SGDProblem:
         """Return whether there is no budget for a step on this many examples; one step is always taken."""
         if not steps:
             return False
-        time = self._assignment.gradients
+        time = self._assignment.max_gradients
         return steps >= self.num_steps or (time is not None and self._objective.evaluations + num_examples > time)
 
     def _measured(self, pull: float, constant: Vector | None) -> float:
@@ -218,6 +218,6 @@ class FullBatchProblem(SGDProblem):
 
     def _steps_within(self, assignment: Assignment, *, max_steps: int | None) -> int:
         steps = super()._steps_within(assignment, max_steps=max_steps)
-        if assignment.gradients is None:
+        if assignment.max_gradients is None:
             return steps
-        return min(steps, max(1, assignment.gradients // self.num_examples - 1))
+        return min(steps, max(1, assignment.max_gradients // self.num_examples - 1))
