@@ -24,9 +24,7 @@ class Client(NamedTuple):
 
     @property
     def u(self) -> Vector:
-        u = self.y / self.rho
-        u += self.w  # in place: of a large model, each vector that is held is much
-        return u
+        return (self.y / self.rho).add_(self.w)  # w + y / rho, in place: of a large model, each vector is much
 
 
 class Upload(NamedTuple):
@@ -88,9 +86,7 @@ class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel,
         w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta).w  # lines 14 to 19
         y = client.y + rho * (w - theta)  # line 20
         new = Client(w, y, rho)
-        delta = new.u
-        delta -= client.u  # the old u is as the server last saw it: rho may have changed since
-        return Upload(delta), new
+        return Upload(new.u.sub_(client.u)), new  # the old u is as the server last saw it: rho may have changed since
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         shares = {"participation": turnout.share, "seen": turnout.share_of_seen}
