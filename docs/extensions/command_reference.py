@@ -50,14 +50,18 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("[", "\\[")
+    return _whole(" ".join(text.split())).replace("[", "\\[")
+
+
+def _whole(text: str) -> str:
+    return text.replace("|", "\\|")  # a table would begin another cell there
 
 
 def _rows(command: click.Command) -> Iterator[str]:
     context = click.Context(command)
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            if parameter.name in ("help", "install_completion", "show_completion"):
+            if parameter.hidden or parameter.name in ("help", "install_completion", "show_completion"):
                 continue
             value = "" if parameter.is_flag else f" {parameter.make_metavar(context)}"
             name = ", ".join(parameter.opts) + value
@@ -66,8 +70,8 @@ def _rows(command: click.Command) -> Iterator[str]:
         default = parameter.show_default if isinstance(getattr(parameter, "show_default", None), str) else ""
         if not default and parameter.default not in (None, False, ()) and not callable(parameter.default):
             default = str(parameter.default)
-        shown = f"`{default}`" if default else ("" if not parameter.required else "required")
-        yield f"| `{name}` | {_cell(getattr(parameter, 'help', None) or '')} | {shown} |"
+        shown = f"`{_whole(default)}`" if default else ("" if not parameter.required else "required")
+        yield f"| `{_whole(name)}` | {_cell(getattr(parameter, 'help', None) or '')} | {shown} |"
 
 
 def _section(name: str, command: click.Command) -> str:

@@ -4,12 +4,14 @@ import re
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from record_fields import fields_of
 from sphinx.application import Sphinx
 
-from fedadmm import Algorithm
+import fedadmm
 
 ENTRY = re.compile(r"^(\w+(?:, \w+)*)(?: = (.+?))?: (?=\S)(.*)$")
 MARKUP = re.compile(r"([\\*|_])")
+OTHERS = {"fedadmm.Vector": "A flat vector: a torch.Tensor of the form [d], or [K, d] for a stack of K clients."}
 
 
 def plain(text: str) -> str:
@@ -36,12 +38,17 @@ def entries(lines: list[str]) -> list[str]:
 
 
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    if name in OTHERS:  # what it is at run time has a docstring of Python's
+        lines[:] = [OTHERS[name]]
+    elif lines and lines[0].startswith("Alias for field number"):  # of a NamedTuple: ours is the comment beside it
+        _, kind, field = name.split(".")
+        lines[:] = [meaning for known, _, meaning in fields_of(getattr(fedadmm, kind)) if known == field]
     lines[:] = entries(lines)
 
 
 def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
     """Return the signature of a method of ours without its types: ranges are in words, in the reference of keys."""
-    if isinstance(obj, type) and issubclass(obj, Algorithm) and is_dataclass(obj):
+    if isinstance(obj, type) and issubclass(obj, fedadmm.Algorithm) and is_dataclass(obj):
         return f"({', '.join(f'{field.name}={field.default!r}' for field in fields(obj))})", returns
     return None
 

@@ -61,6 +61,15 @@ def test_every_command_has_an_example_of_its_output(monkeypatch):
     assert ends == {"federation metrics": 143}  # it was ended from outside
 
 
+def test_every_option_is_a_row_of_three_cells(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    reference = import_module("command_reference")
+    rows = [row for _, command in reference.commands() for row in reference._rows(command)]
+    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows]
+    assert [row for row in cells if len(row) != 3] == []
+    assert "--own-model" not in "".join(rows)  # a hidden one, which has no meaning to show
+
+
 def test_what_was_timed_is_on_the_pages_as_it_was_recorded(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     filled = import_module("bench_tables").filled

@@ -136,7 +136,7 @@ def markdown() -> str:
         rows = ["| key | type | default | example | meaning |", "| --- | --- | --- | --- | --- |"]
         for key in table.keys:
             example = f"{key.name} = {key.example}" if key.example else ""
-            cells = [f"`{key.name}`", key.type, _code(key.default), _code(example), key.meaning]
+            cells = [f"`{key.name}`", key.type, _code(key.default), _code(example), key.meaning.replace("*", "\\*")]
             rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
         parts.append("\n".join([f"## {title}\n\n{table.about}\n", *(rows if table.keys else ["It has no keys."])]))
     schedules = ["## Schedules", "A number that may change over rounds."]

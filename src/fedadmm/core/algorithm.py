@@ -58,9 +58,13 @@ class LocalProblem(Protocol):
     """
 
     @property
-    def client(self) -> int: ...
+    def client(self) -> int:
+        """The client's id, from 0 on."""
+
     @property
-    def round(self) -> int: ...
+    def round(self) -> int:
+        """The number of the round, from 1 on."""
+
     @property
     def first_visit(self) -> Scalar:
         """Whether no update of this client has counted yet; in a stack 1.0 or 0.0."""
@@ -74,9 +78,12 @@ class LocalProblem(Protocol):
         """The number of local steps that there is a budget for."""
 
     @property
-    def num_examples(self) -> Scalar: ...
+    def num_examples(self) -> Scalar:
+        """How many training examples the client holds."""
+
     @property
-    def learning_rate(self) -> float: ...
+    def learning_rate(self) -> float:
+        """The learning rate of this round's local steps."""
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
