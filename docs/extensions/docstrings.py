@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from typing import Any
 
 from record_fields import fields_of
 from sphinx.application import Sphinx
 
-import fedadmm
+from fedadmm import Algorithm
 
 ENTRY = re.compile(r"^(\w+(?:, \w+)*)(?: = (.+?))?: (?=\S)(.*)$")
 MARKUP = re.compile(r"([\\*|_])")
@@ -41,14 +42,15 @@ def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
     if name in OTHERS:  # what it is at run time has a docstring of Python's
         lines[:] = [OTHERS[name]]
     elif lines and lines[0].startswith("Alias for field number"):  # of a NamedTuple: ours is the comment beside it
-        _, kind, field = name.split(".")
-        lines[:] = [meaning for known, _, meaning in fields_of(getattr(fedadmm, kind)) if known == field]
+        *module, kind, field = name.split(".")
+        owner = getattr(import_module(".".join(module)), kind)
+        lines[:] = [meaning for known, _, meaning in fields_of(owner) if known == field]
     lines[:] = entries(lines)
 
 
 def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
     """Return the signature of a method of ours without its types: ranges are in words, in the reference of keys."""
-    if isinstance(obj, type) and issubclass(obj, fedadmm.Algorithm) and is_dataclass(obj):
+    if isinstance(obj, type) and issubclass(obj, Algorithm) and is_dataclass(obj):
         return f"({', '.join(f'{field.name}={field.default!r}' for field in fields(obj))})", returns
     return None
 

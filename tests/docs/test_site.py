@@ -70,6 +70,16 @@ def test_every_option_is_a_row_of_three_cells(monkeypatch):
     assert "--own-model" not in "".join(rows)  # a hidden one, which has no meaning to show
 
 
+def test_what_has_a_docstring_of_pythons_has_ours_on_the_page(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    process, shown = import_module("docstrings")._process, {}
+    for name, theirs in {"Turnout.active": "Alias for field number 1", "Vector": "Special type ..."}.items():
+        process(None, "", f"fedadmm.{name}", None, None, lines := [theirs])
+        shown[name] = lines[0]
+    assert shown["Turnout.active"] == "of the uploads applied in this round"
+    assert shown["Vector"].startswith("A flat vector: a torch.Tensor")
+
+
 def test_what_was_timed_is_on_the_pages_as_it_was_recorded(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     filled = import_module("bench_tables").filled

@@ -82,7 +82,6 @@ def simulate(
     """Train a model over a federation's data and return the result.
 
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
-    loss: a function of (outputs, targets), such as torch.nn.functional.mse_loss; a file names it: model.loss.
     personal: patterns of the names of parameters and buffers that each client keeps for itself, such as ["head.*"].
     metrics: functions of (outputs, targets) by their names, beside the accuracy. metric: what the run is judged
         by, the test accuracy, or the loss where there is none; direction: "higher" or "lower", of a metric of yours.
