@@ -8,7 +8,6 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
@@ -36,7 +35,7 @@ from fedadmm.network.devices import simulated_devices
 from fedadmm.network.engines import Timing
 from fedadmm.network.network import Network, timed_network
 from fedadmm.runs.records import CERTIFICATE, Record
-from fedadmm.training.evaluation import Loss, accuracy, least_squares
+from fedadmm.training.evaluation import accuracy, loss_named
 from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
 from fedadmm.training.task import LearningTask
@@ -212,7 +211,7 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
         model=module,
         data=data,
         participation=_rule_named(rule) if isinstance(rule, str) else rule,
-        loss=_loss(model.loss),
+        loss=loss_named(model.loss),
         l2=model.l2 or 0.0,
         personal=model.personal,
         float_type=experiment.data.float_type,
@@ -275,15 +274,3 @@ def _facts(name: str) -> dict[str, list[float]]:
         f'devices "{name}"', remedy="return facts such as {'energy': [3, 1, 2]}, with a value for each client"
     ):
         return {str(fact): list(values) for fact, values in function().items()}
-
-
-def _loss(name: str) -> Loss:
-    if ":" in name:
-        found: Loss = import_named(name, what="loss")
-        return found
-    if name != "least_squares" and not hasattr(functional, name):
-        raise InputError(
-            f"loss={name!r} is unknown; use least_squares, a function of torch.nn.functional or "
-            '"package.module:function"'
-        )
-    return least_squares if name == "least_squares" else getattr(functional, name)
