@@ -38,7 +38,8 @@ def data():
         ({"loss": lambda outputs: outputs}, "the loss does not take .outputs, targets."),
         ({"metrics": {"top": lambda o, t: o}}, "the top returns 20 numbers; return the mean"),
         ({"metrics": [accuracy]}, r"metrics=\[.*\] does not fit; give a dict"),
-        ({"loss": "mse_loss"}, "loss='mse_loss' does not fit; give a function"),
+        ({"loss": "mse"}, "loss='mse' is unknown; use least_squares, a function of torch.nn.functional or"),
+        ({"loss": 3}, "loss=3 does not fit; give a text or a function"),
         ({"loss": nn.MSELoss}, "the loss is <class .*>, not a function of .outputs, targets.; give one, such as"),
         ({"metrics": {"a": "b"}}, "the a is 'b', not a function of .outputs, targets."),
         ({"participation": True}, "participation=True is no rule"),
@@ -201,6 +202,12 @@ class Keeps(FedAvg):
 def raises():
     return 1 / 0
 
+def prices():
+    return (torch.randn(20, 4), torch.randn(20, 2)), None
+
+def line(input_shape, target_shape):
+    return torch.nn.Linear(*input_shape, *target_shape)
+
 def normalised(input_shape, num_classes):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10), torch.nn.BatchNorm1d(10))
 """
@@ -231,6 +238,11 @@ def own(tmp_path, monkeypatch):
         (
             {"data.name": "own_mistakes:raises"},
             r"fails; correct it\n  ZeroDivisionError: division by zero .*own_mistakes.py, line",
+        ),
+        (
+            {"data.name": "own_mistakes:prices", "model.name": "own_mistakes:line", "data.num_clients": 2}
+            | {"data.partition": "iid", "participation": 1.0},
+            'targets are numbers, such as .* the loss is cross_entropy, .* model.loss = "mse_loss"',
         ),
         (
             {"model.name": "own_mistakes:normalised", "data.num_clients": 1437, "data.partition": "iid"},

@@ -14,7 +14,7 @@ from fedadmm.data.examples import Examples, Tree, is_record, is_whole, leaves, m
 from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, metrics_for
 from fedadmm.training.flat import FlatModel
-from fedadmm.training.function_checks import check_function, takes_floats
+from fedadmm.training.function_checks import check_cross_entropy, check_function, takes_floats
 from fedadmm.training.local import LocalTraining
 
 ANOTHER_NORM = "let the model have nn.GroupNorm(1, channels) in its place"
@@ -60,6 +60,8 @@ def check_model(
                 f"the {name} is {function!r}, not a function of (outputs, targets); give one, such as "
                 "torch.nn.functional.mse_loss or nn.MSELoss()"
             )
+    known = examples.targets.shape[1:] == getattr(targets, "shape", (0, 0))[1:]  # of rows that are read: what is read
+    check_cross_entropy(loss, outputs, [targets, examples.targets] if known else [targets])
     metrics = metrics_for(outputs, targets, loss=loss, metrics=metrics)
     for name, function in {"loss": loss, **metrics}.items():
         try:
