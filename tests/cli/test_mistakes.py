@@ -89,6 +89,10 @@ NUMBERS = make_dataset((torch.rand(40, 4), torch.rand(40)))
         (lambda: deal(client_test="a"), "client_test='a' does not fit; give a number"),
         (lambda: deal(validation="a"), "validation='a' does not fit; give a number"),
         (lambda: deal(quantiles=0), "quantiles=0 is out of range; use a whole number from 2 on"),
+        (
+            lambda: federate(make_dataset((torch.rand(40, 4), torch.rand(40, 2))), num_clients=4, seed=0, quantiles=4),
+            r'partition "shards" deals by quantiles of one number an example, and targets have shape \(2,\); use "iid"',
+        ),
         (lambda: deal(quantiles="a"), "quantiles='a' does not fit; give a whole number"),
         (lambda: deal().client(99), "there is no client 99; use a number from 0 to 3"),
         (lambda: load(3), "name=3 does not fit; give a text"),
