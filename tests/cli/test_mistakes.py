@@ -8,6 +8,7 @@ from torch import nn
 
 import fedadmm
 from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, federate, load, make_dataset, simulate
+from fedadmm.cli.progress import how_it_ended
 from fedadmm.config.plans import load_plan
 from fedadmm.report.runs import read_run
 from fedadmm.runs.runner import run
@@ -264,6 +265,9 @@ def test_fewer_rounds_than_are_there_leave_the_record_as_it_is(tmp_path):
     plan = load_plan("digits")
     run(plan.experiment("fedavg", changes=QUICK | {"rounds": 4}), out=tmp_path)
     ended = run(plan.experiment("fedavg", changes=QUICK | {"rounds": 2}), out=tmp_path)
+    result = fedadmm.run(plan.experiment("fedavg", changes=QUICK | {"rounds": 2}), out=tmp_path, progress=False)
+    scores = f"accuracy {result.history[1].accuracy:.3f} after round 2, best accuracy {result.best:.3f}: "
+    assert how_it_ended(result).startswith(f"4 rounds are there already, and 2 were asked for, {scores}")
     stored = read_run(ended.folder.path)
     assert (stored.experiment["rounds"], len(stored.rounds), stored.status) == (4, 4, "finished")
     # A comparison over two rounds looks at two.
@@ -278,6 +282,15 @@ def test_functions_are_found_beside_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="RuntimeError: found"):
         run(load_plan("elsewhere/plan.toml").experiment(), out=tmp_path / "runs")
+
+
+def test_a_run_folder_in_the_place_of_a_file_is_told_which_file_it_has(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(InputError, match=r"run is a folder; give a TOML file$"):
+        load_plan(str(tmp_path / "run"))
+    (tmp_path / "run" / "experiment.toml").touch()
+    with pytest.raises(InputError, match=r"run is a run folder; give .*run/experiment.toml$"):
+        load_plan(str(tmp_path / "run"))
 
 
 def test_an_empty_file_is_refused(tmp_path):

@@ -71,6 +71,10 @@ def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
         if (file := path.with_suffix(".toml")).is_file():
             remedy = f"did you mean {file}?"
         raise InputError(f"there is no file or preset {name_or_path!r}; {remedy}")
+    if path.is_dir():
+        has_plan = (path / "experiment.toml").is_file()
+        remedy = f"is a run folder; give {path / 'experiment.toml'}" if has_plan else "is a folder; give a TOML file"
+        raise InputError(f"{path} {remedy}")
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
