@@ -31,8 +31,8 @@ def compare_command(
 ) -> None:
     """Run several methods on the same clients, batches and initial model, and compare them.
 
-    With --seeds 5 every method is run five times: the table has means and spreads, the curves have bands, and a paired
-    test says whether the two best differ by more than noise.
+    With --seeds 5 every method is run five times: the table has means and spreads, the curves have bands, and paired
+    tests say whether the best differs from each other method by more than noise.
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn --seeds 5
     """

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from fedadmm.report.methods import MethodRuns, much_longer
-from fedadmm.report.paired import paired_sentence
+from fedadmm.report.paired import paired_sentences
 from fedadmm.report.table import family_sentence
 from fedadmm.runs.records import MIXED_CODE
 
 
 def findings(methods: Sequence[MethodRuns]) -> list[str]:
     """Return what the comparison amounts to: the paper's reduction, and whether the two best differ."""
-    return [sentence for sentence in (family_sentence(methods), paired_sentence(methods)) if sentence]
+    return [*filter(None, [family_sentence(methods)]), *paired_sentences(methods)[:1]]
 
 
 def table_notes(methods: Sequence[MethodRuns]) -> list[str]:
