@@ -42,9 +42,12 @@ class Verdict(NamedTuple):
     law: str
     broken: str | None
     needed: bool = True  # an algorithm that no stack can run is none the worse for it
+    claimed: bool = True  # a law about what an algorithm says of itself, which this one does not say, was not tried
 
     def __str__(self) -> str:
         word = "holds " if self.broken is None else "BROKEN" if self.needed else "no    "
+        if not self.claimed:
+            return f"-       {self.law}\n          Not claimed: {laws.NOT_CLAIMED}."
         return f"{word}  {self.law}" + ("" if self.broken is None else f"\n          {self.broken}")
 
 
@@ -70,7 +73,9 @@ def _verdict(law: Callable[..., str | None], algorithm: AnyAlgorithm, *world: Wo
     assert law.__doc__ is not None
     try:
         with calling(name_of(type(algorithm))):
-            return Verdict(law.__doc__, law(replace(algorithm), *world))
+            found = law(replace(algorithm), *world)
+            is_claimed = found != laws.NOT_CLAIMED
+            return Verdict(law.__doc__, found if is_claimed else None, claimed=is_claimed)
     except InputError as error:  # a run would refuse it too
         return Verdict(law.__doc__, str(error))
 
