@@ -106,7 +106,7 @@ def test_noise_is_found_so_that_all_rounds_cost_epsilon_and_is_shown(
     noise = noise_for(4, rounds=6, share=0.5, delta=1e-2, sampling="poisson")
     sentence = f"privacy.noise is {noise:.4g}: so 6 rounds cost privacy.epsilon=4"
     assert sentence in caplog.text  # which `fedadmm run` prints
-    show_command(result.folder)
+    show_command([result.folder])
     assert sentence in capsys.readouterr().out
     assert 0.99 * 4 < result.history[-1].metrics["epsilon_spent"] <= 4
     assert (len(result.history), result.history[-1].budget_spent) == (6, True)
