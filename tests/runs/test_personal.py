@@ -204,8 +204,8 @@ def test_export_writes_a_clients_whole_model_and_the_servers_without_its_parts(t
     experiment = Experiment(rounds=1, data={"num_clients": 4, "client_test": 0.2}, algorithm=FedAvg(), **table)
     ended = run(experiment, out=tmp_path)
     client = ended.history[0].clients[0]
-    export_command(ended.folder.path, out=tmp_path / "theta", client=None)
-    export_command(ended.folder.path, out=tmp_path / "own", client=client, personal_model=True)
+    export_command([ended.folder.path], out=tmp_path / "theta", client=None)
+    export_command([ended.folder.path], out=tmp_path / "own", client=client, personal_model=True)
     theta, own = load_file(tmp_path / "theta"), load_file(tmp_path / "own")
     assert own.keys() - theta.keys() == {"5.weight", "5.bias"}
     assert own["1.weight"].equal(theta["1.weight"])

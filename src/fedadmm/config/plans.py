@@ -72,9 +72,9 @@ def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
             remedy = f"did you mean {file}?"
         raise InputError(f"there is no file or preset {name_or_path!r}; {remedy}")
     if path.is_dir():
-        has_plan = (path / "experiment.toml").is_file()
-        remedy = f"is a run folder; give {path / 'experiment.toml'}" if has_plan else "is a folder; give a TOML file"
-        raise InputError(f"{path} {remedy}")
+        if (file := path / "experiment.toml").is_file():
+            raise InputError(f"{path} is a run folder; give {file}")
+        raise InputError(f"{path} is a folder; give a TOML file")
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -44,6 +44,11 @@ class Dataset(NamedTuple):
 MOMENTS: dict[str, dict[str, dict[str, list[float]]]] = PUBLISHED["moments"]
 
 
+def moments_of(name: str, normalisation: str | None) -> dict[str, list[float]] | None:
+    """Return the mean and the std that pixels in [0, 1] are normalised by, None where inputs are taken as they are."""
+    return MOMENTS.get(normalisation or "dataset", {}).get(name)
+
+
 @checked_call
 def load(
     name: str,
@@ -88,8 +93,8 @@ def load(
     else:
         train, test = read_idx_images(MNIST if name == "mnist" else FASHION_MNIST, folder=folder)
         groups = _mnist_writers(folder) if name == "mnist" else None
-    if normalisation != "none":
-        mean, std = (torch.tensor(MOMENTS[normalisation][name][key]).view(-1, 1, 1) for key in ("mean", "std"))
+    if (moments := moments_of(name, normalisation)) is not None:
+        mean, std = (torch.tensor(moments[key]).view(-1, 1, 1) for key in ("mean", "std"))
         for part in (train, test):
             part.inputs.sub_(mean).div_(std)
     return Dataset(train, test, _num_classes([train.targets, test.targets]), groups)

@@ -89,7 +89,8 @@ def run_in(
                 folder.remove()
             raise
         kept = simulation.task.model.personal_names
-        write_model(folder, simulation.model(), round=len(simulation.history), without=kept)
+        number = len(simulation.history)
+        write_model(folder, simulation.model(), round=number, without=kept, data=experiment.data)
         status = goal.status(simulation.history)
         return Run(folder, experiment, simulation.history, status, rounds_before, store)
 

@@ -65,14 +65,14 @@ def _check_distributions(outputs: torch.Tensor, targets: torch.Tensor) -> None:
         if not off.any():
             return
         first = int(off.nonzero()[0, 0])
-    remedy = 'give loss=torch.nn.functional.{0} (in a file: model.loss = "{0}")'
+    is_binary = bool(((targets == 0) | (targets == 1)).all())
+    loss = "binary_cross_entropy_with_logits" if is_binary else "mse_loss"
+    remedy = f'give loss=torch.nn.functional.{loss} (in a file: model.loss = "{loss}")'
     if are_scores and targets.shape[1:] == outputs.shape[2:] and torch.equal(targets, targets.round()):
         remedy = "give classes as whole numbers, targets.long()"
-    is_binary = bool(((targets == 0) | (targets == 1)).all())
     raise InputError(
         f"targets are numbers, such as {_shown(targets[first])}, and the loss is cross_entropy, which takes classes, "
-        "or for each example the probabilities of all classes; "
-        + remedy.format("binary_cross_entropy_with_logits" if is_binary else "mse_loss")
+        f"or for each example the probabilities of all classes; {remedy}"
     )
 
 
