@@ -284,15 +284,6 @@ def test_functions_are_found_beside_the_file(tmp_path, monkeypatch):
         run(load_plan("elsewhere/plan.toml").experiment(), out=tmp_path / "runs")
 
 
-def test_a_run_folder_in_the_place_of_a_file_is_told_which_file_it_has(tmp_path):
-    (tmp_path / "run").mkdir()
-    with pytest.raises(InputError, match=r"run is a folder; give a TOML file$"):
-        load_plan(str(tmp_path / "run"))
-    (tmp_path / "run" / "experiment.toml").touch()
-    with pytest.raises(InputError, match=r"run is a run folder; give .*run/experiment.toml$"):
-        load_plan(str(tmp_path / "run"))
-
-
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "empty.toml").write_text("\n")
     with pytest.raises(InputError, match="is empty"):

@@ -121,3 +121,12 @@ def test_the_order_of_flags_means_nothing(flags, algorithm):
     for order in itertools.permutations(flags):
         experiment = load_plan("digits").experiment(changes=parse_changes([*order]))
         assert (experiment.algorithm, experiment.rounds) == (algorithm, 3)
+
+
+def test_a_run_folder_in_the_place_of_a_file_is_told_which_file_it_has(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(InputError, match=r"run is a folder; give a TOML file$"):
+        load_plan(str(tmp_path / "run"))
+    (tmp_path / "run" / "experiment.toml").touch()
+    with pytest.raises(InputError, match=r"run is a run folder; give .*run/experiment.toml$"):
+        load_plan(str(tmp_path / "run"))

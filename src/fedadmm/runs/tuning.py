@@ -74,7 +74,7 @@ def at_the_edge(trials: Sequence[Trial]) -> list[str]:
     """Return a sentence for each number of the winner, the first trial, that is the least or the largest tried."""
     sentences = []
     for key, value in trials[0].values.items():
-        tried = {trial.values.get(key) for trial in trials}
+        tried = {trial.values[key] for trial in trials}
         if len(tried) < 2 or any(isinstance(one, bool) or not isinstance(one, int | float) for one in tried):
             continue
         if value in (min(tried), max(tried)):
