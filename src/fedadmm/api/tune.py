@@ -86,7 +86,8 @@ def tune(
     methods, algorithms, changes: as in `compare`. They are judged by their `metric`.
     search: the values to try by their keys, such as {"algorithm.rho": [0.01, 0.1], "local.learning_rate": [0.1, 0.5]};
         learning rates if None. A method without a key of [algorithm] goes without it.
-    rounds: those of the two finalists of four candidates, the experiment's if None.
+    rounds: those of the two finalists of four candidates, the experiment's if None. The candidates of a method, few or
+        many, share about three times as many.
     """
     given = methods_named(methods, algorithms=algorithms, changes=changes)
     experiments = [method for method in given if isinstance(method, Experiment)]

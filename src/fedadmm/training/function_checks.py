@@ -60,7 +60,7 @@ def _check_distributions(outputs: torch.Tensor, targets: torch.Tensor) -> None:
     """Refuse targets that are not the probabilities of all classes, up to what a narrow float type rounds."""
     are_scores, first = outputs.ndim > 1 and outputs.shape[1] > 1, 0
     if are_scores and targets.shape[1:] == outputs.shape[1:]:
-        off = (targets.sum(dim=1, dtype=torch.float64) - 1).abs() > 0.01
+        off = (targets.sum(dim=1, dtype=torch.float32) - 1).abs() > 0.01
         off |= (targets < 0).any(dim=1)
         if not off.any():
             return
