@@ -60,8 +60,8 @@ def check_model(
                 f"the {name} is {function!r}, not a function of (outputs, targets); give one, such as "
                 "torch.nn.functional.mse_loss or nn.MSELoss()"
             )
-    known = examples.targets.shape[1:] == getattr(targets, "shape", (0, 0))[1:]  # of rows that are read: what is read
-    check_cross_entropy(loss, outputs, [targets, examples.targets] if known else [targets])
+    in_memory = isinstance(targets, torch.Tensor) and examples.targets.shape[1:] == targets.shape[1:]
+    check_cross_entropy(loss, outputs, [targets, examples.targets] if in_memory else [targets])
     metrics = metrics_for(outputs, targets, loss=loss, metrics=metrics)
     for name, function in {"loss": loss, **metrics}.items():
         try:
