@@ -3,7 +3,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedadmm import InputError
-from fedadmm.cli import app
+from fedadmm.cli import app, console
 from fedadmm.cli.console import say
 from run_folders import write_run
 
@@ -85,11 +85,12 @@ def test_a_run_is_shown_with_whole_numbers_and_bytes_in_their_unit(tmp_path):
     assert said.stdout.endswith("In all 3 rounds: 3.0 kB uploaded.\n")
 
 
-def test_several_runs_are_shown_and_what_else_a_pattern_names_is_not(tmp_path):
+def test_several_runs_are_shown_and_what_else_a_pattern_names_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(console.out, "width", 160)
     timed = {"lost": [[3, 4], [3, 4]], "simulated_seconds": [20.0, 20.0]}
     folders = [write_run(tmp_path / name, [0.25, 0.5], **own) for name, own in (("a", {}), ("b", timed))]
     (tmp_path / "report.html").touch()
-    said = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["show", *map(str, sorted(tmp_path.iterdir()))])
+    said = CliRunner().invoke(app, ["show", *map(str, sorted(tmp_path.iterdir()))])
     assert said.exit_code == 0, said.output
     assert [line for line in said.stdout.splitlines() if line in map(str, folders)] == [*map(str, folders)]
     assert [line for line in said.stdout.splitlines() if line.startswith("In all")] == [
