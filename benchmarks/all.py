@@ -53,7 +53,8 @@ NAMED = {
     "float-types": Benchmark("float_types.py", 1),
     "kills": Benchmark("kills.py --kills 200", 10),
     "kills-workers": Benchmark("kills.py --kills 30 --engine workers", 2),
-    "peers": Benchmark("peers/peers.py", 7),
+    "peers-silo": Benchmark("peers/peers.py --workloads silo", 2.5),
+    "peers": Benchmark("peers/peers.py --workloads crowd,tiny", 5),
 }
 ALL = BENCHMARKS | NAMED
 

@@ -74,7 +74,7 @@ def test_tune_puts_the_best_rate_first_writes_it_down_and_never_sees_the_test_ex
     assert done.returncode == 0, done.stderr
     assert "Sorted by rounds trained, then by rounds to target, then by accuracy." in done.stdout
     assert "refused the update of client" not in done.stderr
-    lines = [line for line in done.stdout.splitlines() if "learning_rate" in line]
+    lines = [line for line in done.stdout.splitlines() if "│" in line and "learning_rate" in line]
     assert "learning_rate 0.1 " in lines[0]
     assert "learning_rate 1e+38 " in lines[1]
     refused = [line.split("│")[5].strip() for line in lines]
