@@ -23,14 +23,11 @@ install: .venv/installed-dev
 demo: .venv/installed
 	$(BIN)/fedadmm compare digits --out demo
 
-# Lint, format, types, every test, and a real SuperLink with a stranger and a hostile node.
-# mypy has one process, and the SuperLink waits more than it computes, so both run beside the tests.
+# Lint, format, types, every test, and then, with nothing beside it, a real SuperLink with a stranger and a hostile node.
+# mypy has one process, and so runs beside the tests.
 test: lint browser
-	$(BIN)/mypy & types=$$!; \
-	$(BIN)/pytest -m "deployment and not slow" tests/flower > .pytest_superlink 2>&1 & superlink=$$!; \
-	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup; tests=$$?; \
-	wait $$types; types=$$?; wait $$superlink; superlink=$$?; cat .pytest_superlink; rm -f .pytest_superlink; \
-	[ $$types = 0 ] && [ $$superlink = 0 ] && exit $$tests
+	$(BIN)/mypy & types=$$!; $(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup; tests=$$?; wait $$types && exit $$tests
+	$(BIN)/pytest -m "deployment and not slow" tests/flower
 
 # The real SuperLink alone, also one whose nodes and ServerApp are killed, the page for newcomers, the guide for three machines in network
 # namespaces (which need root), and Flower's simulation runtime.

@@ -36,6 +36,7 @@ def install(folder: Path, name: str, *kinds: str) -> None:
         (folder / f"{name}.{kind}.new").replace(folder / f"server.{kind}")
 
 
+@pytest.mark.deployment  # a server in a thread: in a process of its own, with those of the SuperLink
 def test_new_connections_get_a_renewed_certificate_and_open_ones_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def test_only_what_is_needed_by_the_results_so_far_is_begun(tmp_path: Path) -> N
 
 
 def test_ctrl_c_stops_all_after_their_round_and_no_other_begins(tmp_path: Path) -> None:
-    campaign = Campaign(tmp_path, rounds=2000)
+    campaign = Campaign(tmp_path, rounds=20_000)
     begin = time.monotonic()
 
     def ask() -> None:
@@ -89,7 +89,7 @@ def test_ctrl_c_stops_all_after_their_round_and_no_other_begins(tmp_path: Path) 
     threading.Thread(target=ask, daemon=True).start()
     assert campaign.play(at_once=2) == []
     rounds = [len(job.records) for job in campaign.jobs()]
-    assert sum(0 < number < 2000 for number in rounds) == 2
+    assert sum(0 < number < 20_000 for number in rounds) == 2
     assert sum(number == 0 for number in rounds) == 2
     assert time.monotonic() - begin < 60
 
