@@ -61,7 +61,7 @@ def test_new_connections_get_a_renewed_certificate_and_open_ones_go_on(
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
 
     def connected() -> ssl.SSLSocket:
-        return trusting.wrap_socket(socket.create_connection(listening.getsockname(), timeout=60))
+        return trusting.wrap_socket(socket.create_connection(listening.getsockname(), timeout=10))
 
     def answer(connection: ssl.SSLSocket) -> bytes:
         connection.sendall(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
