@@ -1,4 +1,4 @@
-.PHONY: install demo test test-deployment check browser bench bench-peers docs site fuzz soak flower-kills clean
+.PHONY: install demo test test-deployment lint check browser bench bench-peers docs site fuzz soak flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -24,8 +24,9 @@ demo: .venv/installed
 	$(BIN)/fedadmm compare digits --out demo
 
 # Lint, format, types, every test, and then, with nothing beside it, a real SuperLink with a stranger and a hostile node.
-test: check browser
-	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup
+# mypy has one process, and so runs beside the tests.
+test: lint browser
+	$(BIN)/mypy & types=$$!; $(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup; tests=$$?; wait $$types && exit $$tests
 	$(BIN)/pytest -m "deployment and not slow" tests/flower
 
 # The real SuperLink alone, also one whose nodes and ServerApp are killed, the page for newcomers, the guide for three machines in network
@@ -33,9 +34,11 @@ test: check browser
 test-deployment: install
 	$(BIN)/pytest -m deployment tests/flower
 
-check: install
+lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check: lint
 	$(BIN)/mypy
 
 # In CI, the browser for the tests of the report; where it cannot be installed they are skipped, and say so.
@@ -46,10 +49,10 @@ browser:
 	fi
 
 # Time and memory as ratios to the bare PyTorch loop, and to `import torch`, of the same minutes; needs an idle machine. What is found is
-# written to results/bench/, and the tables of the pages are made from it. `make bench BENCH="startup engines-silo"` runs these alone.
+# written to results/bench/, and the tables of the pages are made from it. It takes 40 minutes on two cores, and goes on where one fails.
+# `make bench BENCH="startup engines-silo"` runs these alone.
 bench: install
-	$(BIN)/python benchmarks/all.py $(BENCH)
-	$(BIN)/python docs/build.py --bench
+	$(BIN)/python benchmarks/all.py $(BENCH); failed=$$?; $(BIN)/python docs/build.py --bench && exit $$failed
 
 # The same for pfl and Flower's simulation, each in an environment of its own.
 bench-peers: install
@@ -57,10 +60,10 @@ bench-peers: install
 	  place=benchmarks/peers/.venv-$$(case $$peer in pfl*) echo pfl;; *) echo flower;; esac); \
 	  [ -d $$place ] || { $(PYTHON) -m venv $$place && $$place/bin/pip install --quiet --constraint constraints.txt torch "$$peer"; }; \
 	done
-	$(MAKE) bench BENCH=peers
+	$(MAKE) bench BENCH="peers-silo peers"
 
-# The tables of README.md, docs/REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md, from results/; those of THEORY.md and ALGORITHMS.md,
-# measured again in some minutes.
+# The tables of README.md, docs/REPRODUCTION.md, AUTO.md, CLOCK.md and CONVEX.md, from results/; Table I and those of THEORY.md and
+# ALGORITHMS.md, measured again in some minutes.
 docs: install
 	$(BIN)/python docs/build.py
 

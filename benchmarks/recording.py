@@ -28,6 +28,13 @@ PACKAGES = ("torch", "fedadmm")
 Record = Annotated[Path | None, typer.Option(help="Also write the table to a file, results/bench/NAME.json.")]
 
 
+def against(ratio: float | None, target: float | None) -> dict[str, str]:
+    """Return the cells of a target beside a ratio, and whether it is met; empty ones where there is none."""
+    if ratio is None or target is None:
+        return {"target": "", "met": ""}
+    return {"target": f"{target:.2f}", "met": "yes" if ratio <= target else "no"}
+
+
 def show(rows: Sequence[dict[str, str]], *, title: str, record: Path | None) -> None:
     """Print a table, and write it down where a file is named."""
     table = Table(title=title, title_justify="left")

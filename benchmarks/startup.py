@@ -33,7 +33,7 @@ RUN = ["run", "digits", "--rounds", "20", "--set", "engine=serial", "--set", "mo
 
 
 def main(
-    times: Annotated[int, typer.Option(help="Starts of each, in turns with `import torch`.")] = 3, record: Record = None
+    times: Annotated[int, typer.Option(help="Starts of each, in turns with `import torch`.")] = 5, record: Record = None
 ) -> None:
     """Print the median seconds of each, and its ratio to `import torch` between its own starts."""
     rows = []

@@ -26,14 +26,14 @@ CASES: dict[str, tuple[str, Any]] = {
 BUSY = get_context("fork").Value("d", 0.0)  # seconds of all workers
 
 
-def main(rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 3, record: Record = None) -> None:
+def main(rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 2, record: Record = None) -> None:
     """Print in which share of their time workers had no job, in rounds with an evaluation of 10,000 examples each."""
     rows = []
     for name, (workload, epochs) in CASES.items():
         data = make_data(WORKLOADS[workload], num_test_examples=10_000)
         with (
             mock.patch.object(WorkerSetup, "__call__", _timed(WorkerSetup.__call__)),
-            simulation(WORKLOADS[workload], Case(FedAvg(), "memory", epochs), "workers", data) as run,
+            simulation(WORKLOADS[workload], Case(FedAvg(), "in memory", epochs), "workers", data) as run,
         ):
             run.advance()
             BUSY.value, begin = 0.0, time.perf_counter()

@@ -27,7 +27,7 @@ from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import published_values
 from fedadmm.studies.ratios import ratios_markdown
 
-MINUTES = ("lemmas", "theorem1", "table_algorithms")
+MINUTES = ("lemmas", "theorem1", "table1", "table_algorithms")
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
 NAMES = (
@@ -44,6 +44,7 @@ NAMES = (
     "SPEED.md",
     "STATE.md",
     "DEPLOY.md",
+    "explanation/demo.md",
 )
 PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name in NAMES}}
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -52,6 +52,7 @@ extensions = [
     "commands",
     "docstrings",
     "generated",
+    "kernels",
     "mathematics",
 ]
 exclude_patterns = ["figures", "extensions", "static"]

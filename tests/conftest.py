@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the commands and scripts, too, that tests start
+
 import hypothesis
 import pytest
 import torch
@@ -16,8 +18,17 @@ hypothesis.settings.register_profile("same_examples", deadline=None, derandomize
 hypothesis.settings.load_profile("same_examples")
 torch.set_num_threads(1)
 
-# What has tests that take half a minute: these are begun first, so that no process is left with one at the end.
-_LONGEST = ("test_site.py", "test_readme.py", "test_sinks.py", "test_notebook.py", "test_workers.py", "test_check.py")
+# What has tests that take half a minute: these are begun first, the longest before all, so that no process is left
+# with one at the end.
+_LONGEST = (
+    "test_site.py",
+    "test_ray_cluster.py",
+    "test_readme.py",
+    "test_notebook.py",
+    "test_sinks.py",
+    "test_workers.py",
+    "test_check.py",
+)
 _BESIDE_THE_REPOSITORY = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -26,9 +37,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if any(not part.startswith("-") for part in config.invocation_params.args) else num_cores()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest tests first."""
-    items.sort(key=lambda item: item.path.name not in _LONGEST)
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Put the longest tests first, and tests that share a fixture of their file into one process, which makes it."""
+    for item in items:
+        made = item._fixtureinfo.name2fixturedefs.values()
+        if item.get_closest_marker("xdist_group") is None and any(one[-1].scope == "module" for one in made):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture

@@ -191,15 +191,17 @@ def main(seconds: float, seed: int = 0) -> None:
         tempfile.tempdir = os.environ["TMPDIR"] = f"{folder}/temporary"
         Path(tempfile.tempdir).mkdir()
         soak = Soak(Path(folder), seed=seed, is_mounted=is_mounted)
-        soak.lap()
-        soak.lap()
-        first = Grown.now(soak.place.run_folder("soak"))
-        while time.monotonic() < end:
+        try:
             soak.lap()
-            print(f"{soak.rounds} rounds, {dict(soak.done)}", flush=True)
-        last = Grown.now(soak.place.run_folder("soak"))
-        if is_mounted:
-            subprocess.run(["umount", soak.place.folder / "soak"], check=True)
+            soak.lap()
+            first = Grown.now(soak.place.run_folder("soak"))
+            while time.monotonic() < end:
+                soak.lap()
+                print(f"{soak.rounds} rounds, {dict(soak.done)}", flush=True)
+            last = Grown.now(soak.place.run_folder("soak"))
+        finally:
+            if is_mounted:
+                subprocess.run(["umount", soak.place.folder / "soak"], check=True)
     print(f"{soak.rounds} rounds with the bytes of an undisturbed run. First {first}, last {last}")
     assert last.handles <= first.handles, "file handles are left open"
     assert last.memory <= first.memory + 50, "memory has grown"

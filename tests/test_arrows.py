@@ -31,7 +31,7 @@ ARROWS = {
     "report": {"core", "runs"},
     "api": RUNS | {"runs", "report"},
     "flower": RUNS | {"runs"},
-    "studies": RUNS | {"runs", "report", "flower"},
+    "studies": RUNS | {"runs", "report"},
     "cli": set(PACKAGES),
 }
 

@@ -61,10 +61,10 @@ def test_make_demo_prints_a_table_and_draws_its_picture(tmp_path):
         check=True,
     ).stdout.splitlines()
     (command,) = [line for line in recipe if "fedadmm" in line]
-    # After 20 rounds most methods are at the target; the rounds and the upload that it took do not change any more.
+    # After 17 rounds most methods are at the target; the rounds and the upload that it took do not change any more.
     words = shlex.split(command.replace(".venv/bin/", ""))
     assert words == ["fedadmm", "compare", "digits", "--out", "demo"]
-    done = fedadmm(*words[1:], "--rounds", 20, "--set", "engine=serial", cwd=tmp_path)
+    done = fedadmm(*words[1:], "--rounds", 17, "--set", "engine=serial", cwd=tmp_path)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     (table,) = (tmp_path / "demo").glob("digits-*.md")
     assert table.with_suffix(".png").stat().st_size > 20_000
@@ -97,7 +97,6 @@ def test_the_readme_is_short_and_counts_the_methods_and_names_the_version_there_
     assert len(text.splitlines()) <= 120
     assert f"| {len(ALGORITHMS)}, both halves in one file |" in text
     assert f"| | fedadmm {version('fedadmm')} |" in text
-    assert f"`fedadmm list`: {len(ALGORITHMS)} |" in (ROOT / "docs/explanation/peers.md").read_text()
     assert f"version: {version('fedadmm')}" in (ROOT / "CITATION.cff").read_text()
 
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from workloads import WORKLOADS
 
 HERE = Path(__file__).parent
+BARE = 3  # rounds of the bare loop before each run of a peer, and after the last
 
 
 def command(peer: str, environment: Path, name: str, rounds: int) -> list[str]:
@@ -38,7 +39,7 @@ def peer_seconds(peer: str, environment: Path, name: str, rounds: int) -> list[f
         cwd=HERE,
         capture_output=True,
         text=True,
-        timeout=3600,
+        timeout=600,
         check=False,
     )
     lines = [line for line in ended.stdout.splitlines() if "SECONDS " in line]
@@ -67,11 +68,11 @@ def main(
     rows = []
     for name in workloads.split(","):
         bare = BareLoop.of(WORKLOADS[name])
+        before = [bare.seconds(epochs=1) for _ in range(BARE)]
         for peer in peers.split(","):
-            bares = [bare.seconds(epochs=1) for _ in range(rounds)]
             theirs = peer_seconds(peer, environments / f".venv-{peer}", name, rounds)
-            bares += [bare.seconds(epochs=1) for _ in range(rounds)]
-            yardstick = statistics.median(bares)
+            after = [bare.seconds(epochs=1) for _ in range(BARE)]
+            yardstick, before = statistics.median([*before, *after]), after
             ratios = [seconds / yardstick for seconds in theirs]
             row = {"workload": name, "peer": f"{peer} {version(peer, environments)}"}
             row |= {"bare loop [s]": f"{yardstick:.2f}", "round [s]": f"{statistics.median(theirs):.2f}"}

@@ -15,6 +15,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,8 @@ from sphinx.util.docutils import SphinxDirective
 from fedadmm import cli
 
 WIDTH = 100
+# What commands import, which they have by being forked from the build.
+IMPORTED = ("dp_accounting", "fedadmm.api.comparison", "fedadmm.cli.run", "fedadmm.report.page", "fedadmm.runs.runner")
 
 
 def played(line: str, folder: Path) -> tuple[int, str]:
@@ -130,6 +133,8 @@ class File(SphinxDirective):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add the directives."""
+    for module in IMPORTED:
+        import_module(module)
     app.add_directive("shell", Shell)
     app.add_directive("file", File)
     app.connect("source-read", _afresh)

@@ -2,14 +2,17 @@
 
 import re
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from typing import Any
 
+from record_fields import fields_of
 from sphinx.application import Sphinx
 
 from fedadmm import Algorithm
 
 ENTRY = re.compile(r"^(\w+(?:, \w+)*)(?: = (.+?))?: (?=\S)(.*)$")
 MARKUP = re.compile(r"([\\*|_])")
+OTHERS = {"fedadmm.Vector": "A flat vector: a torch.Tensor of the form [d], or [K, d] for a stack of K clients."}
 
 
 def plain(text: str) -> str:
@@ -36,6 +39,12 @@ def entries(lines: list[str]) -> list[str]:
 
 
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    if name in OTHERS:  # what it is at run time has a docstring of Python's
+        lines[:] = [OTHERS[name]]
+    elif lines and lines[0].startswith("Alias for field number"):  # of a NamedTuple: ours is the comment beside it
+        *module, kind, field = name.split(".")
+        owner = getattr(import_module(".".join(module)), kind)
+        lines[:] = [meaning for known, _, meaning in fields_of(owner) if known == field]
     lines[:] = entries(lines)
 
 

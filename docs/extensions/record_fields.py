@@ -2,21 +2,26 @@
 
 import inspect
 import re
+from collections.abc import Iterator
 
 from fedadmm import Record
 
 FIELD = re.compile(r"^    (\w+): ([^=#]+?)(?: = [^#]*)?(?:  # (.*))?$")
 
 
-def markdown() -> str:
-    """Return a row for each key."""
-    rows, above = ["| key | type | meaning |", "| --- | --- | --- |"], []
-    body = inspect.getsource(Record).partition('"""')[2].partition('"""')[2].partition("    def ")[0]
+def fields_of(kind: type) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the type and the comment of each field of a class that has a docstring."""
+    above: list[str] = []
+    body = inspect.getsource(kind).partition('"""')[2].partition('"""')[2].partition("    def ")[0]
     for line in body.splitlines():
         if line.strip().startswith("# "):
             above.append(line.strip().removeprefix("# "))
         elif found := FIELD.match(line):
-            meaning = found[3] or " ".join(above)
-            rows.append(f"| `{found[1]}` | {found[2].strip().replace('|', 'or')} | {meaning} |")
+            yield found[1], found[2].strip(), found[3] or " ".join(above)
             above = []
-    return "\n".join(rows)
+
+
+def markdown() -> str:
+    """Return a row for each key."""
+    rows = [f"| `{name}` | {kind.replace('|', 'or')} | {meaning} |" for name, kind, meaning in fields_of(Record)]
+    return "\n".join(["| key | type | meaning |", "| --- | --- | --- |", *rows])

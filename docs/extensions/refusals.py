@@ -35,6 +35,10 @@ def sentences(folder: Path) -> Iterator[str]:
                 text = "".join(_parts(node.args[0]))
                 if len(text.replace("…", "").split()) >= 3:
                     yield " ".join(text.split())
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "problems":
+                # Reasons, of which one ends a sentence.
+                for reason in getattr(node.value, "keys", []):
+                    yield "".join(_parts(reason))
 
 
 def _parts(node: ast.expr) -> Iterator[str]:
@@ -60,12 +64,12 @@ def markdown() -> str:
     others = {path.name for path in package.iterdir() if any(path.glob("*.py"))} - set(ROOMS)
     parts = []
     for room in (*ROOMS, *sorted(others)):
-        found = sorted({sentence for sentence in sentences(package / room) if ";" in sentence}, key=str.lower)
+        found = sorted(set(sentences(package / room)), key=str.lower)
         if not found:
             continue
         rows = ["| what it says | the remedy in it |", "| --- | --- |"]
         for sentence in found:
-            said, _, remedy = sentence.rpartition("; ")
+            said, _, remedy = sentence.rpartition("; ") if "; " in sentence else (sentence, "", "…")
             rows.append(f"| {_cell(said)} | {_cell(remedy)} |")
         parts.append("\n".join([f"## {ROOMS.get(room, room)}\n", *rows]))
     return "\n\n".join(parts) + "\n"

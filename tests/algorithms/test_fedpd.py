@@ -40,7 +40,7 @@ def test_in_silence_a_client_goes_on_from_its_own_centre() -> None:
         (visit,) = play.engine.run(
             play.checkpoint.server,
             buffers=play.checkpoint.buffers,
-            assignments=[Assignment(0, number, 1, hears=False, sends=False)],
+            assignments=[Assignment(0, number, 1, informed=False, sends=False)],
         )
         assert visit.silent
         play.store.commit(play.checkpoint._replace(round=number), clients=[0], record={})

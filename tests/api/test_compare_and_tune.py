@@ -85,7 +85,10 @@ def test_what_tune_finds_is_written_down_and_compare_takes_it(tmp_path: Path) ->
     found = tune("digits", search=search, **plan)
     assert found.best["fedavg"] == {"local.learning_rate": 0.5}  # the other one stays where it began
     assert found["fedadmm"].algorithm == FedADMM(rho=0.01)
-    assert "learning_rate 0.5" in repr(found)
+    edge = "learning_rate 0.5 is the largest that was tried; try larger ones as well."
+    assert repr(found).count(edge) == 2  # of each method; rho has one value, and so no edge
+    assert "rho 0.01 is" not in repr(found)
+    assert found._repr_html_().count(edge) == 2
     assert "<table>" in found._repr_html_()
     trained = [sum(trial.rounds for trial in trials) for trials in found.trials.values()]
     assert trained[0] == trained[1]  # the same budget for each method

@@ -20,6 +20,7 @@ from fedadmm.api.progress import Bar
 from fedadmm.config.compatibility import Options
 from fedadmm.report.runs import read_run
 from fedadmm.runs.goal import Goal
+from fedadmm.training.evaluation import least_squares
 from worlds import perceptron, some_data
 
 QUICK = Experiment(
@@ -66,6 +67,12 @@ def test_a_pickled_result_evaluates_and_goes_on() -> None:
     assert told(other.continue_for(1)) == told(result.continue_for(1))
     with pytest.raises(InputError, match=r"loss=.* cannot be pickled; define it by `def` in a module"):
         pickle.dumps(small(loss=lambda outputs, targets: functional.cross_entropy(outputs, targets)))
+
+
+def test_a_loss_may_have_the_name_that_it_has_in_a_file() -> None:
+    named, given, usual = (small(loss=loss, rounds=1) for loss in ("least_squares", least_squares, "cross_entropy"))
+    assert told(named) == told(given)
+    assert told(usual) == told(small(rounds=1)) != told(named)
 
 
 def test_a_run_from_python_is_that_of_its_folder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from fedadmm.cli import console
 from fedadmm.cli import data as cli_data
 from fedadmm.core.errors import InputError
 from fedadmm.data import federate, load
-from fedadmm.data.shown import draw_label_counts
+from fedadmm.data.shown import Counted, draw_counted
 from fedadmm.data.sources import MNIST
 
 
@@ -33,6 +33,25 @@ def test_show_prints_the_statistics_of_the_partition_that_a_run_would_use():
     assert [bar != "·" for bar in third[3]] == (counts[2] > 0).tolist()
     assert "and 10 more" in result.output
     assert "add --out FILE.png" in result.output
+
+
+def test_show_prints_the_examples_of_targets_that_are_numbers(tmp_path, monkeypatch):
+    (tmp_path / "own_numbers.py").write_text(
+        "import torch\n"
+        "def one():\n    return (torch.zeros(40, 2), torch.arange(40.0)), None\n"
+        "def two():\n    return (torch.zeros(40, 2), torch.zeros(40, 2)), None\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    by_size = ("--partition", "shards", "--shards-per-client", 1, "--quantiles", 8, "--num-clients", 4)
+    result = run("show", "own_numbers:one", *by_size)
+    assert result.exit_code == 0, result.output
+    assert "targets are numbers, in fifths: 0 to 7.8, 7.8 to 15.6, 15.6 to 23.4, 23.4" in result.output
+    # Ten numbers each, sorted: a client has those of two fifths, or three, of eight each.
+    held = {line.split()[3] for line in result.output.splitlines() if line.split()[1:2] == ["10"]}
+    assert {"█▂···", "···▂█"} <= held
+    result = run("show", "own_numbers:two", "--partition", "iid", "--num-clients", 4)
+    assert "examples per client: mean 10.00" in result.output
+    assert [line.split() for line in result.output.splitlines() if line.split()[:1] == ["3"]] == [["3", "10"]]
 
 
 def test_show_writes_a_drawing_only_when_asked(tmp_path, monkeypatch):
@@ -86,7 +105,7 @@ def test_digits_need_no_fetching():
 
 def test_a_drawing_stacks_the_classes_of_each_client():
     counts = np.array([[2, 1, 0], [0, 3, 4]])
-    patches = draw_label_counts(counts, title="two clients").axes[0].patches
+    patches = draw_counted(Counted(counts, "class"), title="two clients").axes[0].patches
     # Class after class from the bottom up: tops are the running sums.
     tops = [patch.get_data().values.tolist() for patch in patches]
     assert tops == [[2, 0], [3, 3], [3, 7]]

@@ -3,7 +3,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedadmm import InputError
-from fedadmm.cli import app
+from fedadmm.cli import app, console
 from fedadmm.cli.console import say
 from run_folders import write_run
 
@@ -82,3 +82,21 @@ def test_a_run_is_shown_with_whole_numbers_and_bytes_in_their_unit(tmp_path):
     said = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["show", str(write_run(tmp_path / "a", [0.25, 0.5, 0.75]))])
     (last,) = [line for line in said.stdout.splitlines() if line.startswith("│     3 │")]
     assert [cell.strip() for cell in last.strip("│").split("│")] == ["3", "0.75", "-", "-", "1", "1.0 kB", "0.5"]
+    assert said.stdout.endswith("In all 3 rounds: 3.0 kB uploaded.\n")
+
+
+def test_several_runs_are_shown_and_what_else_a_pattern_names_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(console.out, "width", 160)
+    timed = {"lost": [[3, 4], [3, 4]], "simulated_seconds": [20.0, 20.0]}
+    folders = [write_run(tmp_path / name, [0.25, 0.5], **own) for name, own in (("a", {}), ("b", timed))]
+    (tmp_path / "report.html").touch()
+    said = CliRunner().invoke(app, ["show", *map(str, sorted(tmp_path.iterdir()))])
+    assert said.exit_code == 0, said.output
+    assert [line for line in said.stdout.splitlines() if line in map(str, folders)] == [*map(str, folders)]
+    assert [line for line in said.stdout.splitlines() if line.startswith("In all")] == [
+        "In all 2 rounds: 2.0 kB uploaded.",
+        "In all 2 rounds: 2.0 kB uploaded, 40 s of simulated time, 4 answers lost.",
+    ]
+    assert "lost" in next(line for line in said.stdout.splitlines() if "simulated_seconds" in line)
+    given = ["export", *map(str, folders), "--out", str(tmp_path / "model")]
+    assert "2 runs are named, and --out" in str(CliRunner().invoke(app, given).exception)

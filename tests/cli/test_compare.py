@@ -56,3 +56,7 @@ def test_the_bar_of_a_run_that_goes_on_has_the_last_score_that_is_there():
     bar.ended()
     (task,) = bar._progress.tasks
     assert (task.completed, task.fields["score"]) == (3, "accuracy 0.750 of 0.9")
+    shorter = Bar(Goal(rounds=1), "fedavg")  # than what is there: the score is that of its last round
+    shorter.started([record(1, 0.5), record(2, 0.75)])
+    shorter.ended()
+    assert [(task.completed, task.fields["score"]) for task in shorter._progress.tasks] == [(1, "accuracy 0.500")]

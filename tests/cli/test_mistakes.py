@@ -8,6 +8,7 @@ from torch import nn
 
 import fedadmm
 from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, federate, load, make_dataset, simulate
+from fedadmm.cli.progress import how_it_ended
 from fedadmm.config.plans import load_plan
 from fedadmm.report.runs import read_run
 from fedadmm.runs.runner import run
@@ -33,12 +34,13 @@ def data():
         ({"callbacks": print}, "callbacks=.* does not fit; give a list"),
         ({"certificate": {"every": 0}, "algorithm": FedADMM()}, "every=0"),
         ({"participation": "0.1"}, "participation='0.1' is a string"),
-        ({"engine": "fast"}, "engine='fast' does not fit: input should be 'workers', 'serial'"),
+        ({"engine": "fast"}, "engine='fast' does not fit; use 'workers', 'serial'"),
         ({"device": "gpu"}, 'device="gpu" cannot be used'),
         ({"loss": lambda outputs: outputs}, "the loss does not take .outputs, targets."),
         ({"metrics": {"top": lambda o, t: o}}, "the top returns 20 numbers; return the mean"),
         ({"metrics": [accuracy]}, r"metrics=\[.*\] does not fit; give a dict"),
-        ({"loss": "mse_loss"}, "loss='mse_loss' does not fit; give a function"),
+        ({"loss": "mse"}, "loss='mse' is unknown; use least_squares, a function of torch.nn.functional or"),
+        ({"loss": 3}, "loss=3 does not fit; give a text or a function"),
         ({"loss": nn.MSELoss}, "the loss is <class .*>, not a function of .outputs, targets.; give one, such as"),
         ({"metrics": {"a": "b"}}, "the a is 'b', not a function of .outputs, targets."),
         ({"participation": True}, "participation=True is no rule"),
@@ -88,6 +90,10 @@ NUMBERS = make_dataset((torch.rand(40, 4), torch.rand(40)))
         (lambda: deal(client_test="a"), "client_test='a' does not fit; give a number"),
         (lambda: deal(validation="a"), "validation='a' does not fit; give a number"),
         (lambda: deal(quantiles=0), "quantiles=0 is out of range; use a whole number from 2 on"),
+        (
+            lambda: federate(make_dataset((torch.rand(40, 4), torch.rand(40, 2))), num_clients=4, seed=0, quantiles=4),
+            r'partition "shards" deals by quantiles of one number an example, and targets have shape \(2,\); use "iid"',
+        ),
         (lambda: deal(quantiles="a"), "quantiles='a' does not fit; give a whole number"),
         (lambda: deal().client(99), "there is no client 99; use a number from 0 to 3"),
         (lambda: load(3), "name=3 does not fit; give a text"),
@@ -98,7 +104,7 @@ NUMBERS = make_dataset((torch.rand(40, 4), torch.rand(40)))
         (lambda: fedadmm.tune("digits", search=["a"]), r"search=\['a'\] does not fit; give a dict"),
         (lambda: fedadmm.tune("digits", search={}), "search is empty; give keys and their values"),
         (lambda: fedadmm.tune("digits", rounds="5"), "rounds='5' does not fit; give a whole number"),
-        (lambda: fedadmm.Experiment(3), r"Experiment takes its keys by their names: Experiment\(name=..., label=...\)"),
+        (lambda: fedadmm.Experiment(3), r"Experiment takes its keys by their names; write Experiment\(name=.*label="),
         (lambda: fedadmm.Experiment(rounds=True), "rounds=True does not fit; it is not true or false"),
         (lambda: setattr(fedadmm.Experiment(), "rounds", 3), r"rounds cannot be changed; .*: replace\(rounds=3\)"),
     ],
@@ -186,8 +192,26 @@ class NoState(FedAvg):
 class Forgot(fedadmm.Algorithm):
     pass
 
+class Scaled(FedAvg):
+    scale: float = 1.0
+
+    def client_update(self, server, client, problem):
+        upload, client = super().client_update(server, client, problem)
+        return upload._replace(step=self.scale * upload.step), client
+
+class Keeps(FedAvg):
+    def server_update(self, server, mean, turnout):
+        self.last = mean
+        return super().server_update(server, mean, turnout)
+
 def raises():
     return 1 / 0
+
+def prices():
+    return (torch.randn(20, 4), torch.randn(20, 2)), None
+
+def line(input_shape, target_shape):
+    return torch.nn.Linear(*input_shape, *target_shape)
 
 def normalised(input_shape, num_classes):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10), torch.nn.BatchNorm1d(10))
@@ -208,12 +232,26 @@ def own(tmp_path, monkeypatch):
         ({"algorithm.name": "own_mistakes:NoState"}, r"returns Upload; return \(upload, client\)"),
         ({"algorithm.name": "own_mistakes:Forgot"}, "does not define client_update, init_server"),
         (
+            {"algorithm.name": "own_mistakes:Scaled", "algorithm.scale": "big"},
+            r"in \[algorithm\]: scale='big' is not a number; Scaled has `scale: float`$",
+        ),
+        ({"algorithm.name": "own_mistakes"}, 'is a class in it: did you mean .*"own_mistakes:Forgot"'),
+        (
+            {"algorithm.name": "own_mistakes:Keeps"},
+            "Keeps.last cannot be assigned: an algorithm keeps nothing on itself; return what is kept as a field",
+        ),
+        (
             {"data.name": "own_mistakes:raises"},
             r"fails; correct it\n  ZeroDivisionError: division by zero .*own_mistakes.py, line",
         ),
         (
+            {"data.name": "own_mistakes:prices", "model.name": "own_mistakes:line", "data.num_clients": 2}
+            | {"data.partition": "iid", "participation": 1.0},
+            'targets are numbers, such as .* the loss is cross_entropy, .* model.loss = "mse_loss"',
+        ),
+        (
             {"model.name": "own_mistakes:normalised", "data.num_clients": 1437, "data.partition": "iid"},
-            "give it at least 2 examples",
+            "client 0 has 1 example, as have 1436 others, and batch normalisation cannot train on one; give each",
         ),
     ],
 )
@@ -227,6 +265,9 @@ def test_fewer_rounds_than_are_there_leave_the_record_as_it_is(tmp_path):
     plan = load_plan("digits")
     run(plan.experiment("fedavg", changes=QUICK | {"rounds": 4}), out=tmp_path)
     ended = run(plan.experiment("fedavg", changes=QUICK | {"rounds": 2}), out=tmp_path)
+    result = fedadmm.run(plan.experiment("fedavg", changes=QUICK | {"rounds": 2}), out=tmp_path, progress=False)
+    scores = f"accuracy {result.history[1].accuracy:.3f} after round 2, best accuracy {result.best:.3f}: "
+    assert how_it_ended(result).startswith(f"4 rounds are there already, and 2 were asked for, {scores}")
     stored = read_run(ended.folder.path)
     assert (stored.experiment["rounds"], len(stored.rounds), stored.status) == (4, 4, "finished")
     # A comparison over two rounds looks at two.

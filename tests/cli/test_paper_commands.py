@@ -56,6 +56,8 @@ def test_list_shows_every_table_and_figure_with_runs_and_hours_once_they_are_tim
     assert float(row[3]) > 100
     assert all(text in listed.stdout for text in preset_descriptions().values())
     assert "with --size small" in listed.stdout
+    race = next(line for line in listed.stdout.splitlines() if line.startswith("│ family ")).split("│")
+    assert race[2].strip().startswith("≤")  # of its runs it needs a few
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ MISTAKES = [
     ([*RUN, "roundz=1"], "unknown key 'roundz'; did you mean rounds?"),
     ([*RUN, "participation=0.001"], "selects none of 100 clients; use at least 0.01"),
     ([*RUN, "participation=2"], "participation=2.0 is not a fraction; use a number above 0 and up to 1"),
-    ([*RUN, "participation=half"], 'participation "half" is not a name; write it as "package.module:function"'),
+    ([*RUN, "participation=10%"], "participation='10%' is not a number; use a fraction such as 0.1, or"),
     ([*RUN, "participation=[0.5]"], "participation lists 1 probabilities for 100 clients; give one for each"),
     ([*RUN, "data.shards_per_client=99"], "100 clients with 99 shards each need 9900 shards"),
     ([*RUN, "data.num_clients=0"], "in [data]: num_clients=0 is out of range"),
@@ -40,7 +40,7 @@ MISTAKES = [
     ([*RUN, "model.l2=-1"], "in [model]: l2=-1.0 is out of range"),
     ([*RUN, "algorithm=fedavg"], "algorithm='fedavg' is not a table; write algorithm.name = \"fedavg\""),
     ([*RUN, "algorithm.name=[1]"], "in [algorithm]: name=[1] is unknown; use one of fedadmm"),
-    ([*RUN, "algorithm.name=fedavgg"], "name='fedavgg' is unknown"),
+    ([*RUN, "algorithm.name=FedProx"], "name='FedProx' is unknown; did you mean fedprox"),
     ([*RUN, "algorithm.self=1"], "in [algorithm]: unknown key 'self'; fast_fedadmm has rho"),
     ([*RUN, "local.self=1"], "in [local]: unknown key 'self'"),
     ([*RUN, "self=1"], "unknown key 'self'; the keys are"),
@@ -60,18 +60,28 @@ MISTAKES = [
     ([*RUN, "local..epochs=3"], "cannot set 'local..epochs=3'; write key=value"),
     ([*RUN, "rounds.x=3"], "cannot set 'rounds.x': rounds is 60, which has no keys"),
     ([*RUN, "local.epochs=0"], "epochs=0 does no work"),
+    ([*RUN, f"local.epochs={10**400}"], "is more work than can be done; use at most 1,000,000,000"),
+    ([*RUN, f"local.epochs=1..{10**400}"], "is more work than can be done; use at most 1,000,000,000"),
     ([*RUN, "local.epochs=5..1"], "epochs='5..1' is not a range"),
     ([*RUN, "local.batch_size=none"], "batch_size='none' is out of range"),
     ([*RUN, "local.learning_rate=fast"], "learning_rate='fast' is neither a number nor a schedule"),
     ([*RUN, "local.solver=newton"], "solver='newton' is unknown; use one of sgd"),
     ([*RUN, "local.seconds=3"], "seconds=3.0 means nothing alone; give speed beside it"),
-    ([*RUN, "seed=a"], "seed='a' does not fit: input should be a valid integer"),
+    ([*RUN, "seed=a"], "seed='a' does not fit; give a whole number, such as seed = 1"),
     ([*RUN, "workers=0"], "workers=0 is out of range; use a whole number from 1 on"),
-    ([*RUN, "engine=fast"], "engine='fast' does not fit: input should be 'workers', 'serial'"),
-    ([*RUN, "device=gpu"], 'device="gpu" cannot be used'),
+    ([*RUN, "engine=fast"], "engine='fast' does not fit; use 'workers', 'serial'"),
+    ([*RUN, "device=gpu"], 'device="gpu" cannot be used: torch knows no such device; use "cpu"'),
+    ([*RUN, "metric=Loss"], "metric='Loss' is unknown; did you mean loss?"),
+    ([*RUN, "metric=best"], "the metrics are accuracy, loss, client_loss, distance; define others in [model.metrics]"),
+    ([*RUN, "model.personal=head.*"], "personal='head.*' does not fit; give a list, such as personal = [\"head.*\"]"),
+    ([*RUN, "model.metrics=own:f1"], 'give a table, such as metrics = {f1 = "own:f1"}'),
+    ([*RUN, "model.name=my/own.py:net"], '"my/own.py:net" names a file; write "my.own:net", the name of its module'),
+    (["laws", "own.py:Half"], 'algorithm "own.py:Half" names a file; write "own:Half", the name of its module'),
+    (["laws", "own"], 'look_ahead, or "package.module:Class" for one of your own'),
+    (["report", "."], "fedadmm: there is no run in .; make one with fedadmm run\n"),
     ([*RUN, "target=90"], "target=90.0 is out of range for the accuracy"),
     ([*RUN, "name=a/b"], "name='a/b' cannot name a folder"),
-    ([*RUN, "state.store=ram"], "store='ram' does not fit: input should be 'disk' or 'memory'"),
+    ([*RUN, "state.store=ram"], "store='ram' does not fit; use 'disk' or 'memory'"),
     ([*RUN, "faults.delay=2"], "delay=2.0 is out of range; use a number from 0 to 1"),
     ([*RUN, "clock.deadline=3"], "the clock has no speed"),
     ([*RUN, "clock.speed=3", "--set", "clock.devices=none.csv"], "none.csv"),
@@ -79,7 +89,7 @@ MISTAKES = [
     ([*RUN, "certificate.every=1"], "FastFedADMM has no certificate"),
     ([*RUN, "devices=nowhere:f"], "there is no module nowhere"),
     (["run", "nothing.toml"], "there is no file or preset"),
-    (["run", "."], "cannot read .: "),
+    (["run", "."], ". is a folder; give a TOML file"),
     (["run", "digits", "--nonsense"], "No such option"),
     (["run", "digits", "--rounds", "many"], "'many' is not a valid integer"),
     (["run", "digits", "--rounds", "-1"], "rounds=-1 is out of range"),
@@ -112,12 +122,20 @@ MISTAKES = [
     (["reproduce", "table3", "--columns", "mnist"], "table3 has no column 'mnist'; use mnist_100/iid"),
     (["reproduce", "table3", "--columns", ""], "'' lists a name that is empty"),
     (["reproduce", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'"),
+    (
+        ["reproduce", "family", "--algorithms", "fedacg"],
+        "there is no row 'fedacg' among 238; use one such as fedacg-0.0125, fedacg-0.025, fedacg-0.05",
+    ),
     (["reproduce", "table3", "--seeds", "0"], "seeds=0 is out of range; use a whole number from 1 on"),
     (["reproduce", "--status", "--columns", "mnist_100/iid"], "so --columns means nothing here"),
     (["reproduce", "table6", "--seeds", "2"], "table6 is worked out, not run, so --seeds means nothing"),
     (["reproduce", "table6", "--size", "small"], "table6 is worked out, not run, so --size means nothing"),
     (
-        ["reproduce", "figure9", "--size", "small", "--results", "none", "--out", "none", "--budget", "1s"],
+        ["reproduce", "figure9", "--size", "small", "--results", "none", "--out", "none/", "--budget", "1s"],
+        "--out and --results are both none, and a finished run is moved from one to the other; give two folders",
+    ),
+    (
+        ["reproduce", "figure9", "--size", "small", "--results", "none", "--out", "other", "--budget", "1s"],
         "1 s are too short for a round of any run; give a longer --budget",
     ),
     (["reproduce"], "no preset was named"),
@@ -150,3 +168,13 @@ def test_a_mistake_is_one_sentence_and_code_2_and_leaves_nothing_behind(
     assert ended.value.code == 2
     assert said.startswith("Usage") or said.count("\n") <= 2
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_before_a_command_has_begun_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedadmm.cli.app", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 130

@@ -77,13 +77,13 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
         ({"local": {"learning_rate": -1}}, r"in \[local\]: learning_rate=-1 is out of range"),
         ({"local": {"momentum": 1.0}}, r"in \[local\]: momentum=1.0 is out of range"),
         ({"local": {"pace": 1}}, r"in \[local\]: unknown key 'pace'; the keys are epochs, batch_size"),
-        ({"algorithm": {"name": "fedprix"}}, r"in \[algorithm\]: name='fedprix' is unknown; use one of fedadmm"),
+        ({"algorithm": {"name": "fedprix"}}, r"in \[algorithm\]: name='fedprix' is unknown; did you mean fedprox"),
         ({"algorithm": {"name": "fedavg", "rho": 1}}, r"in \[algorithm\]: unknown key 'rho'; fedavg has eta"),
         ({"algorithm": {"name": "fedadmm", "rho": 0}}, r"in \[algorithm\]: rho=0 is out of range"),
         ({"algorithm": {"name": "fedadmm", "eta": "seen", "newcomer": "initial"}}, 'use newcomer="current"'),
         ({"algorithm": {"name": "fedadmm", "eta": "participation"}}, 'use newcomer="initial"'),
         ({"algorithm": {"name": "fedadmm", "rho": {"schedule": "ramp"}}}, "use one of constant, step, cosine"),
-        ({"weighting": "heavy"}, "weighting='heavy' does not fit: input should be 'equal' or 'examples'"),
+        ({"weighting": "heavy"}, "weighting='heavy' does not fit; use 'equal' or 'examples'"),
     ],
 )
 def test_a_mistake_gets_a_sentence_with_the_value_and_the_remedy(change, sentence):

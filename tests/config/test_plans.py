@@ -94,8 +94,8 @@ def test_an_unreadable_file_gets_a_sentence(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"cannot read .*binary\.toml"):
         load_plan(str(tmp_path / "binary.toml"))
-    with pytest.raises(InputError, match="cannot read"):
-        load_plan(str(tmp_path))
+    with pytest.raises(InputError, match=r"there is no file or preset '.*binary'; did you mean .*binary\.toml\?$"):
+        load_plan(str(tmp_path / "binary"))
 
 
 def test_setting_something_inside_a_plain_value_is_refused(plan):
@@ -119,3 +119,12 @@ def test_the_order_of_flags_means_nothing(flags, algorithm):
     for order in itertools.permutations(flags):
         experiment = load_plan("digits").experiment(changes=parse_changes([*order]))
         assert (experiment.algorithm, experiment.rounds) == (algorithm, 3)
+
+
+def test_a_run_folder_in_the_place_of_a_file_is_told_which_file_it_has(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(InputError, match=r"run is a folder; give a TOML file$"):
+        load_plan(str(tmp_path / "run"))
+    (tmp_path / "run" / "experiment.toml").touch()
+    with pytest.raises(InputError, match=r"run is a run folder; give .*run/experiment.toml$"):
+        load_plan(str(tmp_path / "run"))

@@ -50,9 +50,8 @@ def test_messages_are_not_modified(n: int, weighted: bool) -> None:
     mean = MeanInOrder()
     for index, parcel in enumerate(parcels):
         mean.add(parcel, weight=1.0 + index * weighted)
-    first, again = mean.mean(), mean.mean()
+    mean.mean().vector.zero_()
     assert all(torch.equal(parcel.vector, old) for parcel, old in zip(parcels, before, strict=True))
-    assert torch.equal(first.vector, again.vector)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -62,13 +61,6 @@ def test_the_memory_of_a_message_may_be_used_again(n: int) -> None:
         memory.copy_(parcel.vector)
         mean.add(Parcel(memory, parcel.number), weight=1.0)
     assert torch.equal(mean.mean().vector, _mean(parcels, [1.0] * n).vector)
-
-
-def test_a_mean_of_one_is_not_the_message_itself() -> None:
-    (parcel,) = _parcels(1)
-    mean = _mean([parcel], [1.0])
-    mean.vector.zero_()
-    assert parcel.vector.any()
 
 
 def test_the_tree_depends_on_the_number_of_messages_alone() -> None:

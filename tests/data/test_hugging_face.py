@@ -6,7 +6,6 @@ import socket
 import sys
 from datetime import date
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -15,6 +14,13 @@ from PIL import Image
 import fedadmm
 from fedadmm.core.errors import InputError
 from fedadmm.data.examples import IGNORED
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported():
+    """Import what takes seconds in the process that runs these tests, and in no other."""
+    global datasets
+    import datasets
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def test_what_stands_beside_the_users_files_can_be_named():
         ("named_fine", 'loss "named_fine" is not a name; write it as "package.module:function"'),
         ("named_fine:", "is not a name"),
         (":f", "is not a name"),
-        ("named_fine.py:Kind:x", "is not a name"),
+        ("named_fine.py:Kind:x", "names a file"),
         ("named_missing:f", "there is no module named_missing; run from the folder that holds it"),
         ("named_fine.part:f", "there is no module named_fine.part"),
         ("named_fine:other", "named_fine has no other; define it there"),

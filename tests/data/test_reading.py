@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, Subset
 
 import fedadmm
+from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
 from fedadmm.data import federate, make_dataset
 
@@ -212,6 +213,22 @@ def test_a_last_batch_of_one_joins_the_one_before_for_batch_normalisation_and_th
     plain = run(dataset, nn.Linear(4, 2), local=local, participation=1.0)
     assert plain.history[0].joined == ()
     assert plain.history[0].steps == 4 * 2 * 3
+
+
+@pytest.mark.parametrize("drop_last", [None, True])
+@pytest.mark.parametrize("name", ["fast_fedadmm", "feddyn_auto", "fedavg, tolerance"])
+def test_a_gradient_over_all_examples_has_no_batch_of_one_for_batch_normalisation(name, drop_last):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    name, _, tolerance = name.partition(", ")
+    local = fedadmm.LocalTraining(
+        batch_size=3, learning_rate=0.1, drop_last=drop_last, tolerance=1e-9 if tolerance else None
+    )
+    rows = torch.arange(28)  # 7 for each of 4 clients: batches of 3 and 4
+    data = federate(make_dataset(Subset(Items(), rows), lazy=True), num_clients=4, partition="iid", seed=0)
+    algorithm = ALGORITHMS[name]()
+    result = fedadmm.simulate(algorithm, model=network, data=data, local=local, rounds=2, participation=1.0, seed=1)
+    assert result.history[-1].client_loss < result.history[0].client_loss
 
 
 def test_a_dataset_that_can_only_be_gone_through_is_refused():

@@ -42,6 +42,44 @@ def test_no_page_names_a_key_that_does_not_exist():
     assert wrong == []
 
 
+def test_every_refusal_has_a_remedy(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    said = set(import_module("refusals").sentences(ROOT / "src/fedadmm"))
+    assert 'the attack "lie" is made of the uploads of others; use another attack' in said
+    # What ends with an ellipsis ends with another sentence, which has it.
+    assert [sentence for sentence in said if "; " not in sentence and not sentence.endswith("…")] == []
+
+
+def test_every_command_has_an_example_of_its_output(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    reference = import_module("command_reference")
+    shown = {*reference.EXAMPLES, *reference.RECORDED}
+    # Groups, and two that run until they are ended.
+    silent = {"data", "federation", "federation superlink", "federation supernode"}
+    assert {name for name, _ in reference.commands()} - shown == silent
+    ends = {name: made["exit code"] for name, made in reference.RECORDED.items() if made["exit code"]}
+    assert ends == {"federation metrics": 143}  # it was ended from outside
+
+
+def test_every_option_is_a_row_of_three_cells(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    reference = import_module("command_reference")
+    rows = [row for _, command in reference.commands() for row in reference._rows(command)]
+    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows]
+    assert [row for row in cells if len(row) != 3] == []
+    assert "--own-model" not in "".join(rows)  # a hidden one, which has no meaning to show
+
+
+def test_what_has_a_docstring_of_pythons_has_ours_on_the_page(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    process, shown = import_module("docstrings")._process, {}
+    for name, theirs in {"Turnout.active": "Alias for field number 1", "Vector": "Special type ..."}.items():
+        process(None, "", f"fedadmm.{name}", None, None, lines := [theirs])
+        shown[name] = lines[0]
+    assert shown["Turnout.active"] == "of the uploads applied in this round"
+    assert shown["Vector"].startswith("A flat vector: a torch.Tensor")
+
+
 def test_what_was_timed_is_on_the_pages_as_it_was_recorded(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     filled = import_module("bench_tables").filled
@@ -105,8 +143,8 @@ class TestInABrowser:
         show(driver, width=width, scheme=scheme)
         pages = sorted(site.rglob("*.html"))
         for number, page in enumerate(pages):
-            if number % 2 and (width == 1400) == (scheme == "light"):
-                continue  # half of them in two of the four: a page is seen wide and narrow, light and dark
+            if number % 2 == ((width == 1400) == (scheme == "light")):
+                continue  # half of them in each of the four: a page is seen wide and narrow, light and dark
             driver.get(page.as_uri())
             sizes = driver.execute_script(
                 "const e = document.documentElement; return [e.scrollWidth, e.clientWidth,"

@@ -31,8 +31,8 @@ def test_a_device_has_the_time_that_its_speed_gives_it() -> None:
     local = LocalTraining(epochs=3, seconds=2.0, speed="speed")
     # 2 s at 25.5 gradients a second.
     asked = planner(local=local, facts={"speed": [10.0, 25.5]}).assignment(7, 1, sends=False)
-    assert (asked.client, asked.round, asked.epochs, asked.gradients) == (1, 7, 3, 51)
-    assert (asked.hears, asked.sends) == (True, False)
+    assert (asked.client, asked.round, asked.epochs, asked.max_gradients) == (1, 7, 3, 51)
+    assert (asked.informed, asked.sends) == (True, False)
 
 
 def test_a_plan_has_the_work_of_those_who_were_selected() -> None:
@@ -47,5 +47,5 @@ def test_where_communication_is_skipped_all_compute_and_who_was_heard_last_is_in
     plans = [ours.plan(round, informed=[1, 4]) for round in range(1, 20)]
     assert all([assignment.client for assignment in plan] == list(range(20)) for plan in plans)
     assert {sum(assignment.sends for assignment in plan) for plan in plans} == {0, 10}
-    assert {tuple(a.client for a in plan if a.hears) for plan in plans} == {(1, 4)}
-    assert all(assignment.hears for assignment in ours.plan(1))
+    assert {tuple(a.client for a in plan if a.informed) for plan in plans} == {(1, 4)}
+    assert all(assignment.informed for assignment in ours.plan(1))

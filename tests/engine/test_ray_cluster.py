@@ -15,7 +15,7 @@ from ray.cluster_utils import Cluster
 from torch import nn
 from torch.nn import functional
 
-from commands import fedadmm_from_the_start
+from commands import fedadmm
 from fedadmm import FedADMM, FedAvg, InputError
 from play import identical
 from ray_here import use_ray_here
@@ -30,13 +30,14 @@ pytestmark = [
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "cluster.md"
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+HEAD = {"num_cpus": 0, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False}  # nobody looks
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two nodes of one CPU each, and a head without any."""
-    made_here = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 0, "_system_config": SOON})
+    made_here = Cluster(initialize_head=True, head_node_args={**NODE, **HEAD, "_system_config": SOON})
     made_here.add_node(**NODE)
     made_here.add_node(**NODE)
     ray.init(address=made_here.address, log_to_driver=False, logging_level="error")
@@ -72,7 +73,7 @@ def test_the_commands_of_the_page_run_on_a_cluster(
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     first, longer = re.findall(r"^ *\$ RAY_ADDRESS=auto fedadmm (run .*)", PAGE.read_text(), flags=re.MULTILINE)
     for command, rounds in ((f"{first} --rounds 2", 2), (longer, 3)):
-        done = fedadmm_from_the_start(*command.split(), cwd=tmp_path)
+        done = fedadmm(*command.split(), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         (records,) = tmp_path.glob("runs/*/rounds.jsonl")  # the second goes on in the folder of the first
         assert len(records.read_text().splitlines()) == rounds

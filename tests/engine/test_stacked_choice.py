@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm import Algorithm, Experiment, FedAvg, InputError, LocalTraining, Simulation
-from fedadmm.engine.choice import STACKED_UP_TO
+from fedadmm import Algorithm, Experiment, FedADMM, FedAvg, InputError, LocalTraining, Simulation
 from fedadmm.engine.probe import check_elementwise
 from fedadmm.runs.runner import run
 from methods import ON_NETWORKS
@@ -33,10 +32,8 @@ def simulation(
     model: nn.Module, *, engine: str = "stacked", method: Algorithm | None = None, **options: Any
 ) -> Simulation:
     method = method if method is not None else FedAvg()
-    data = some_data([8, 10, 6])
-    return Simulation(
-        method, model=model, data=data, local=LocalTraining(), participation=1.0, seed=0, engine=engine, **options
-    )
+    data, local = some_data([8, 10, 6]), options.pop("local", LocalTraining())
+    return Simulation(method, model=model, data=data, local=local, participation=1.0, seed=0, engine=engine, **options)
 
 
 REFUSED = {
@@ -104,20 +101,26 @@ def test_our_methods_are_elementwise(name: str) -> None:
 
 def test_auto_picks_by_size_and_by_what_can_be_stacked(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="fedadmm")
-    wide = nn.Sequential(nn.Linear(4, STACKED_UP_TO // 7), nn.ReLU(), nn.Linear(STACKED_UP_TO // 7, 3))
+    middle, wide = (nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, 3)) for n in (20_000, 40_000))
     convolution = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 2), nn.Flatten(), nn.Linear(6, 3))
     dropout = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))
-    for model, name, reason in (
-        (nn.Linear(4, 3), "stacked", "15 parameters are at most 100,000"),
-        (wide, "workers", "are more than 100,000"),  # (4 + 1 + 3) x 14,285 + 3
-        (convolution, "workers", "convolutions"),
-        (dropout, "workers", "dropout"),
+    for method, model, name, reason in (
+        (FedAvg(), nn.Linear(4, 3), "stacked", "15 parameters are at most 100,000"),
+        (FedAvg(), middle, "stacked", "160,003 parameters are at most 300,000"),  # (4 + 1 + 3) x 20,000 + 3
+        (FedADMM(), middle, "workers", "160,003 parameters are more than 100,000, and clients keep a state"),
+        (FedAvg(), wide, "workers", "320,003 parameters are more than 300,000"),
+        (FedAvg(), convolution, "workers", "convolutions"),
+        (FedAvg(), dropout, "workers", "dropout"),
     ):
-        with_auto = simulation(model, engine="auto", workers=1)
+        with_auto = simulation(model, engine="auto", workers=1, method=method)
         with_auto.close()
         assert with_auto.engine.name == name
         assert reason in with_auto.engine.reason
         assert f"engine {name}: " in caplog.messages[-1]
+    for batch_size in (200, "full"):
+        large = simulation(middle, engine="auto", workers=1, local=LocalTraining(batch_size=batch_size))
+        large.close()
+        assert str(large.engine) == "workers: 160,003 parameters are more than 100,000, and batches are large"
 
 
 def test_what_auto_picked_is_in_the_run_folder_and_not_in_its_name(tmp_path: Path) -> None:

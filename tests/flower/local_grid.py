@@ -86,9 +86,9 @@ class LocalGrid(Grid):
     def _answer(self, message: Message) -> Message:
         try:
             return self.app(message, self.context(message.metadata.dst_node_id))
-        except Exception:
+        except Exception as error:
             self.errors.append(traceback.format_exc())
-            return Message(Error(2, traceback.format_exc()), reply_to=message)
+            return Message(Error(2, f"{type(error)}:<'{error}'>"), reply_to=message)  # as run_clientapp of Flower's
 
     def set_run(self, run: Any) -> None: ...
     @property

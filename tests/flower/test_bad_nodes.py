@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from local_grid import Array, ArrayRecord, LocalGrid, Message, start, strategy_of
+from local_grid import Array, ArrayRecord, Error, LocalGrid, Message, RecordDict, start, strategy_of
 from test_strategy import config_of, grid_of, server_of
 from torch import nn
 
 from fedadmm.core.errors import InputError
 from fedadmm.flower import FederationSettings, client_app
+from fedadmm.flower.messages import NoReplyError, reading
 
 
 class Spoiling(LocalGrid):
@@ -126,6 +127,24 @@ def test_a_full_disk_fails_the_nodes_round_and_not_the_run(tmp_path: Path, monke
         first, second = strategy._folder.records()
     assert (first.clients, first.lost, second.clients) == ((0, 2, 3), (1,), (0, 1, 2, 3))
     assert "No space left on device" in grid.errors[0]
+    assert strategy._folder.nodes.nodes[101].problem == "cannot write: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("<class 'fedadmm.core.errors.InputError'>:<'no room;\nuse another disk'>", "use another disk"),
+        ("<class 'TypeError'>:<'it's none'>", "TypeError: it's none"),
+        ("<class 'own.Error'>:<''>", "Error:"),
+        ("the app cannot be loaded", "the app cannot be loaded"),
+        ("", "no reason was given"),
+    ],
+)
+def test_what_an_app_raised_is_told_without_flowers_words(raised: str, told: str) -> None:
+    reply = Message(Error(2, raised), reply_to=Message(RecordDict(), 100, "train"))
+    with pytest.raises(NoReplyError) as found, reading(reply, "arrays"):
+        pass
+    assert str(found.value) == told
 
 
 @pytest.mark.slow
@@ -140,7 +159,7 @@ def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
         ({"num_clients": 0}, "num_clients=0 is out of range"),
         ({"fraction_evaluate": 1.5}, "fraction_evaluate=1.5 is out of range; use a number from 0 to 1"),
         ({"round_timeout": 0.0}, "round_timeout=0.0 is out of range; use a finite number greater than 0"),
-        ({"algorithm__name": "fedmagic"}, "name='fedmagic' is unknown; use one of fedadmm"),
+        ({"algorithm__name": "fedmagic"}, "name='fedmagic' is unknown; did you mean fedavg or"),
         ({"learning_rate": 0.1}, "unknown key 'learning_rate'; the keys are name"),
         ({"algorithm__name": "scaffold", "wire": "model"}, 'has step, c_change, theta, c; use wire="upload"'),
     ],

@@ -24,7 +24,7 @@ TUTORIAL = (DEPLOY.parent / "tutorials" / "real-nodes.md").read_text()
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["status"], "there is no federation in federation; start one with: fedadmm federation up"),
+        (["status"], "there is no federation in federation; start one with: fedadmm federation up, or give"),
         (["kill", "node-0"], "there is no federation in federation"),
         (["down"], "there is no federation in federation"),
         (["up", "--nodes", "0"], "nodes=0 is out of range; use a whole number from 1 on"),

@@ -105,10 +105,14 @@ def test_the_container_is_built_and_runs() -> None:
     if built.returncode and "python:3.11-slim" in built.stderr:
         pytest.skip(f"the base image cannot be had here: {built.stderr.strip().splitlines()[-1]}")
     assert built.returncode == 0, built.stderr
+    inside = ["sh", "-c", "id -u && fedadmm federation --help && fedadmm run digits --rounds 1 && ls runs/*"]
     if builder == "buildah":
         container = done(builder, "from", image).stdout.strip()
-        said = done(builder, "run", "--isolation", "chroot", container, "--", "fedadmm", "federation", "--help")
+        said = done(builder, "run", "--isolation", "chroot", container, "--", *inside)
         done(builder, "rm", container)
     else:
-        said = done(builder, "run", "--rm", image)
-    assert "superlink" in said.stdout, said.stderr
+        said = done(builder, "run", "--rm", image, *inside)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("10001\n")
+    assert "superlink" in said.stdout
+    assert "model.safetensors" in said.stdout

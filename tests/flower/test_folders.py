@@ -33,6 +33,42 @@ def problems(folder: Path) -> list[str]:
     return [finding.text for finding in findings(folder) if finding.kind == "problem"]
 
 
+OWN = """
+import fedadmm
+
+class Shorter(fedadmm.FedAvg):
+    def server_update(self, server, mean, turnout):
+        return super().server_update(server, mean._replace(step=0.5 * mean.step), turnout)
+"""
+
+
+def test_a_server_does_not_go_on_with_another_code_of_an_own_algorithm_unless_that_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_shorter.py").write_text(OWN)
+    config = config_of(tmp_path / "state", algorithm__name="own_shorter:Shorter", num_clients=2)
+    with server_of(config) as strategy:
+        start(strategy, grid_of(config), rounds=1)
+    with server_of(config) as strategy:
+        assert strategy.checkpoint.round == 1
+    (tmp_path / "own_shorter.py").write_text(OWN.replace("0.5", "0.250"))
+    del sys.modules["own_shorter"]  # as in a server that is started again
+    server = tmp_path / "state" / "digits" / "server"
+    with pytest.raises(InputError) as refused, server_of(config):
+        pass
+    assert str(refused.value) == (
+        f"the rounds in {server} were made with other code or data: own_shorter:Shorter changed since; put it back, "
+        "give this federation a name or a state-dir of its own, or go on with rounds of both by accept-code = true"
+    )
+    with server_of(config | {"accept-code": True}) as strategy:
+        assert strategy.checkpoint.round == 1
+    with server_of(config):
+        pass
+    facts = {finding.name: finding.text for finding in findings(server)}
+    assert facts["rounds of different code"] == "own_shorter:Shorter changed before round 2"
+
+
 @pytest.mark.slow
 def test_a_sound_federation_has_no_problems_and_says_what_it_holds(state_dir: Path) -> None:
     facts = {finding.name: finding.text for finding in findings(state_dir)}
@@ -76,6 +112,12 @@ def test_a_servers_model_and_a_clients_state_are_exported(state_dir: Path, tmp_p
     assert own["1.weight"].shape == model["1.weight"].shape == state["y.1.weight"].shape
     with pytest.raises(InputError, match="client 3's is STATE-DIR/NAME/client-3"):
         export_folder(federation / "server", client=3, personal=False)
+    for options in ([], ["--personal-model"]):  # in two files
+        CliRunner().invoke(app, ["export", str(federation / "client-1"), "--out", str(tmp_path), *options])
+    assert load_file(tmp_path / "client-1-state.safetensors").keys() == state.keys()
+    assert load_file(tmp_path / "client-1-personal-model.safetensors").keys() == own.keys()
+    with pytest.raises(InputError, match=r"digits holds .*client-0, .*client-1.*; name one of them"):
+        CliRunner().invoke(app, ["export", str(federation)], catch_exceptions=False)
 
 
 @pytest.mark.slow

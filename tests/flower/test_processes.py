@@ -16,7 +16,7 @@ import uvicorn
 from local_grid import Message
 
 from fedadmm.core.errors import InputError
-from fedadmm.flower.local import superexec, superlink
+from fedadmm.flower.local import superexec, superlink, supernode
 from fedadmm.flower.local.supernode import superexec_command
 from fedadmm.flower.prompt_grid import PromptGrid, prompt
 
@@ -36,6 +36,7 @@ def install(folder: Path, name: str, *kinds: str) -> None:
         (folder / f"{name}.{kind}.new").replace(folder / f"server.{kind}")
 
 
+@pytest.mark.deployment  # a server in a thread: in a process of its own, with those of the SuperLink
 def test_new_connections_get_a_renewed_certificate_and_open_ones_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +107,7 @@ def test_each_message_has_a_process_of_its_own_which_has_all_imports(
             raise ValueError("told on standard error")
 
     monkeypatch.setattr(superexec, "run_clientapp", work)
-    executor = superexec.ForkingExecutor()
+    executor = superexec.ForkingExecutor(node=os.getppid())
     for token in ("first", "second", "fails"):
         assert executor.launch(spec_of(token=token)).status == "accepted"
     deadline = time.monotonic() + 20
@@ -121,13 +122,27 @@ def test_each_message_has_a_process_of_its_own_which_has_all_imports(
 
 def test_a_message_that_does_not_end_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(superexec, "run_clientapp", lambda **given: time.sleep(60))
-    executor = superexec.ForkingExecutor()
+    executor = superexec.ForkingExecutor(node=os.getppid())
     executor.launch(spec_of())
     executor.reconcile()
     (child,) = executor._children
     os.kill(child, signal.SIGTERM)  # which is not the handler of this process
     while executor._children:
         executor.reconcile()
+
+
+def test_a_superexec_whose_node_has_ended_serves_no_other() -> None:
+    with pytest.raises(SystemExit, match="the SuperNode of this SuperExec has ended"):
+        superexec.ForkingExecutor(node=os.getppid() + 1).reconcile()
+
+
+def test_a_port_that_another_node_has_is_refused_before_anything_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supernode.subprocess, "Popen", lambda *_, **__: pytest.fail("a SuperExec was started"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        with pytest.raises(InputError, match=rf"port {port} of 127.0.0.1 cannot be used: .*; give each node"):
+            supernode.run_supernode(["--superlink", "link:8000", "--port", port])
+    supernode.check_port(superexec_command(["--port", port], parent=17))
 
 
 def test_the_superexec_asks_the_nodes_own_port_and_ends_with_it() -> None:

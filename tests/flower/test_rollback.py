@@ -163,6 +163,26 @@ def test_a_client_whose_machine_was_lost_with_its_state_begins_anew(tmp_path: Pa
     ask(config, grid, verify=True)
 
 
+def test_a_lost_dual_does_not_pull_the_model_for_ever(tmp_path: Path) -> None:
+    config = config_of(tmp_path, algorithm__name="fast_fedadmm")
+    grid, server = grid_of(config), tmp_path / "digits" / "server"
+    with server_of(config) as strategy:
+        start(strategy, grid, rounds=2)
+        before = strategy.checkpoint
+    shutil.rmtree(tmp_path / "digits" / "client-2")
+    for _ in range(2):  # the second time there is nothing left to let go of
+        CliRunner().invoke(app, ["rebind", "2", str(server), "--anew"])
+    with server_of(config) as strategy:
+        after = strategy.checkpoint
+        assert after.server.mu_sum.equal(before.server.mu_sum * (1 - 1 / 4))  # of 4 clients
+        assert identical(after.server._replace(mu_sum=before.server.mu_sum), before.server)
+        assert (after.round, after.seen) == (before.round, before.seen)
+        start(strategy, grid, rounds=1)
+        assert strategy._folder.records()[-1].clients == (0, 1, 2, 3)
+    assert not grid.errors
+    assert problems(server) == []
+
+
 def test_verify_names_a_node_that_is_left_out(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)

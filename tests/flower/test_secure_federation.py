@@ -289,13 +289,10 @@ def test_a_node_that_adds_other_masks_than_it_agreed_on_makes_the_round_void(tmp
             return reply
 
     config = config_of(tmp_path)
-    strategy = strategy_of(config)
-    before = strategy.checkpoint.server
-    try:
+    with closing(strategy_of(config)) as strategy:
+        before = strategy.checkpoint.server
         start(strategy, Hostile(app, config), rounds=1)
         (record,) = strategy._folder.records()
         assert record.clients == ()
         assert record.lost == (0, 1, 2, 3, 4)
         assert identical(strategy.checkpoint.server, before)
-    finally:
-        strategy.close()

@@ -8,7 +8,7 @@ from local_grid import start
 from test_strategy import config_of, grid_of, server_of
 
 from fedadmm.core.errors import InputError
-from fedadmm.flower import client_nodes
+from fedadmm.flower import client_nodes, server_app
 
 
 def test_after_the_limit_the_round_goes_on_with_who_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,6 +33,18 @@ def test_with_too_few_nodes_the_run_ends_with_a_sentence(tmp_path: Path) -> None
     grid.nodes = grid.nodes[:2]
     with server_of(config) as strategy, pytest.raises(InputError, match="2 nodes are there after"):
         start(strategy, grid, rounds=1)
+
+
+def test_a_run_that_applies_nothing_has_failed(tmp_path: Path) -> None:
+    from flower_fedadmm import task
+
+    def fate(message: object) -> str:
+        return "reply lost" if message.metadata.message_type == "train" else "arrives"
+
+    grid = grid_of(config_of(tmp_path, num_server_rounds=2), fate=fate)
+    with pytest.raises(InputError, match=r"no update was applied in round 1 to 2; .* --server \S+/server says why"):
+        server_app(model=task.model)(grid, grid.context(100))
+    server_app(model=task.model)(grid, grid.context(100))  # there is no round left to play
 
 
 def test_a_node_that_never_says_who_it_is_costs_a_part_of_the_time(tmp_path: Path) -> None:

@@ -184,9 +184,18 @@ def test_a_sound_method_breaks_none(sound: fedadmm.Algorithm) -> None:
     assert _broken([verdict for verdict in check_laws(sound) if verdict.needed]) == {}
 
 
-def test_every_law_has_a_method_that_breaks_it() -> None:
-    laws = {verdict.law for verdict in check_laws(Sound())}
-    assert laws == {*BROKEN.values(), *ALSO.values()}
+def test_a_class_in_the_place_of_an_algorithm_is_a_sentence() -> None:
+    with pytest.raises(fedadmm.InputError, match=r"is not an algorithm; give an object of such a class, Sound\(\)$"):
+        check_laws(Sound)  # type: ignore[arg-type]
+
+
+def test_every_law_has_a_method_that_breaks_it_and_one_of_what_is_not_claimed_is_not_said_to_hold() -> None:
+    verdicts = {verdict.law: verdict for verdict in check_laws(Sound())}
+    assert verdicts.keys() == {*BROKEN.values(), *ALSO.values()}
+    assert str(verdicts[BROKEN[Drifts]]).startswith("holds   What the server holds")
+    silent = {verdict.law: verdict for verdict in check_laws(fedadmm.FedAvg())}[BROKEN[Drifts]]
+    assert (silent.broken, silent.claimed) == (None, False)
+    assert str(silent) == f"-       {silent.law}\n          Not claimed: the algorithm has no `invariant`."
 
 
 @pytest.mark.slow
@@ -196,8 +205,12 @@ def test_the_command_finds_a_class_beside_it_and_exits_with_1_if_a_law_is_broken
         "class Bad(fedadmm.FedDyn):\n"
         "    def client_update(self, server, client, problem):\n"
         "        return super().client_update(server, self.init_client(server.theta), problem)\n"
+        "class Fails(fedadmm.FedDyn):\n"
+        "    def server_update(self, server, mean, turnout):\n"
+        "        return None\n"
     )
-    bad, unknown = (command("laws", name, cwd=tmp_path) for name in ("own:Bad", "own:None"))
-    assert (bad.returncode, unknown.returncode) == (1, 2)
+    bad, unknown, fails = (command("laws", name, cwd=tmp_path) for name in ("own:Bad", "own:None", "own:Fails"))
+    assert (bad.returncode, unknown.returncode, fails.returncode) == (1, 2, 1)
+    assert fails.stdout.endswith("The other laws were not tried: they need an algorithm that runs.\n")
     assert "BROKEN  Everything that a client keeps" in bad.stdout
     assert "own has no None" in unknown.stderr

@@ -97,7 +97,7 @@ def test_a_device_has_one_speed_and_a_clocks_speed_is_that_of_local_seconds():
     speeds = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
     options = {"engine": "serial", "clock": Clock(speed=speeds), "participation": 1.0}
     run = simulation_of(FedAvg(), local=LocalTraining(seconds=3.5), **options)
-    assert [assignment.gradients for assignment in run.assignments(1)] == [3, 7, 10, 14, 17, 21, 24, 28]
+    assert [assignment.max_gradients for assignment in run.assignments(1)] == [3, 7, 10, 14, 17, 21, 24, 28]
     with pytest.raises(InputError, match=r"local\.speed=2\.0 beside a clock .*; leave out local\.speed"):
         simulation_of(FedAvg(), local=LocalTraining(seconds=3.5, speed=2.0), **options)
     with pytest.raises(InputError, match=r"seconds=3\.5 means nothing alone; give speed beside it, or a clock"):

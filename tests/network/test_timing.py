@@ -159,7 +159,7 @@ def test_a_clients_device_is_drawn_once_from_a_stream_of_its_own():
 
 def test_who_has_the_time_for_few_gradients_is_done_with_them():
     # Client 2 is asked for 3 epochs and stops after 150 gradients: 1 + 150/10 s.
-    asked = Assignment(2, 1, epochs=3, gradients=150)
+    asked = Assignment(2, 1, epochs=3, max_gradients=150)
     assert timing().planned_end(asked, 0.0) == 16.0
     assert timing().within(asked, 0.0, 16.0) == asked
     assert timing().within(asked, 0.0, 15.9).epochs == 1

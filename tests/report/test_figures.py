@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedadmm.data.shown import draw_label_counts
+from fedadmm.data.shown import Counted, draw_counted
 from fedadmm.report.figures import saved_beside
 
-FIGURE = draw_label_counts(np.array([[1, 2], [3, 4]]), title="two clients")
+FIGURE = draw_counted(Counted(np.array([[1, 2], [3, 4]]), "class"), title="two clients")
 
 
 def test_a_figure_is_written_beside_the_block(tmp_path: Path) -> None:

@@ -53,8 +53,13 @@ def test_no_run_at_all_is_a_sentence(tmp_path):
     with pytest.raises(InputError, match=r"there is no folder .*nowhere; give run folders"):
         gather_runs([tmp_path / "nowhere"])
     write_run(tmp_path / "begun", [])
-    with pytest.raises(InputError, match=r"there is no run in .*begun has no finished round; make one with"):
+    (tmp_path / "void").mkdir()
+    with pytest.raises(InputError) as caught:
         gather_runs([tmp_path])
+    assert str(caught.value) == (
+        f"there is no run in {tmp_path}; {tmp_path}/begun has no finished round; {tmp_path}/void is not a run folder: "
+        "it has no experiment.toml; make one with fedadmm run"
+    )
 
 
 def test_runs_belong_together_if_their_data_and_target_are_the_same(tmp_path):

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedadmm.report.methods import methods_in, methods_of
+from fedadmm.report.notes import table_notes
 from fedadmm.report.runs import Published, read_run
 from fedadmm.report.styles import PALETTE, STYLES, style_of, styles_for
 from fedadmm.report.table import (
@@ -47,6 +48,12 @@ def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
     # scaffold arrived in round 1 with one seed, and still is not what fedavg is measured by.
     assert [row[SAVING] for row in rows] == ["-", "-", "no other arrived"]
     assert [row["status"] for row in rows] == ["finished", "1/2 stopped", "finished"]
+    # What the marks mean stands below the table, where they occur.
+    missed = "N+ rounds: the test accuracy did not reach 0.5 in the N rounds that there are, "
+    missed += 'so there is no upload up to it: "-".'
+    partly = "(2/3): two of three seeds arrived, and means are over those."
+    notes = [table_notes(methods_of(runs)) for runs in (none, some, all_of_them, [*none, *some])]
+    assert notes == [[missed], [partly], [], [missed, partly]]
 
 
 def test_each_method_is_held_against_the_best_of_the_others(tmp_path):

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from fedadmm.report.methods import by_arrival, methods_of
-from fedadmm.report.paired import paired_sentence, paired_test
+from fedadmm.report.notes import findings
+from fedadmm.report.paired import paired_sentences, paired_test
 from fedadmm.report.runs import read_run
 from fedadmm.report.table import comparison_rows
 from run_folders import write_run
@@ -35,22 +36,27 @@ def test_a_difference_within_the_spread_of_the_seeds_is_called_noise(tmp_path):
     """Last scores 0.40, 0.30, 0.44 and 0.42, 0.28, 0.42: apart by -0.02, 0.02, 0.02, with p = 0.667."""
     good = runs_of(tmp_path, "fedavg", [0.1, 0.40], [0.1, 0.30], [0.1, 0.44])
     near = runs_of(tmp_path, "fedprox", [0.1, 0.42], [0.1, 0.28], [0.1, 0.42])
-    assert paired_sentence(methods_of([*near, *good])) == (
-        "fedavg against fedprox, 3 seeds: final accuracy 0.380 and 0.373, difference 0.007 ± 0.023, paired t-test "
-        "p = 0.67: this difference may be noise."
-    )
     late = runs_of(tmp_path, "fedsgd", [0.1, 0.11], [0.1, 0.0], [0.1, 0.14])
-    assert paired_sentence(methods_of([*late, *good])).endswith("p < 0.001: more than noise.")
-    assert paired_sentence(methods_of([*good[:1], *near[:1]])) == ""  # one seed
-    assert paired_sentence(methods_of([good[0], near[1]])) == ""  # no seed in common
+    second, third = paired_sentences(methods_of([*late, *near, *good]))  # the best against each other one
+    assert second == (
+        "fedavg against fedprox, 3 seeds: final accuracy 0.380 and 0.373, difference 0.007 with a standard deviation "
+        "of 0.023 over seeds, paired t-test p = 0.67: this difference may be noise."
+    )
+    assert third.startswith("fedavg against fedsgd, 3 seeds: ")
+    assert third.endswith("p < 0.001: more than noise.")
+    assert findings(methods_of([*late, *near, *good])) == [second]  # below a table of many, the two best
+    assert paired_sentences(methods_of([*good[:1], *near[:1]])) == []  # one seed
+    assert paired_sentences(methods_of([good[0], near[1]])) == []  # no seed in common
+    assert paired_sentences(methods_of(good)) == []
 
 
 def test_methods_that_all_arrived_are_compared_in_rounds(tmp_path):
     """Arrivals 1, 2, 1 and 3, 3, 3: apart by -2, -1, -2, so t = -5 with 2 degrees of freedom and p = 0.038."""
     fast = runs_of(tmp_path, "fedavg", [0.6, 0.7, 0.7], [0.4, 0.7, 0.7], [0.6, 0.7, 0.7])
     slow = runs_of(tmp_path, "fedprox", [0.1, 0.2, 0.9], [0.1, 0.2, 0.9], [0.1, 0.2, 0.9])
-    sentence = paired_sentence(methods_of([*slow, *fast]))
-    assert "rounds to the target 1.3 and 3.0, difference -1.7 ± 0.6, paired t-test p = 0.038: more than" in sentence
+    (sentence,) = paired_sentences(methods_of([*slow, *fast]))
+    assert "rounds to the target 1.3 and 3.0, difference -1.7 with a standard deviation of 0.6 over" in sentence
+    assert sentence.endswith("paired t-test p = 0.038: more than noise.")
 
 
 def test_rows_stand_in_the_order_of_arrival_and_the_best_of_the_others_follow(tmp_path):

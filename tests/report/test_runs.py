@@ -53,3 +53,10 @@ def test_a_line_that_a_kill_cut_in_half_is_passed_over(tmp_path):
 
 def test_bytes_are_written_with_a_unit():
     assert [format_bytes(n) for n in (0, 999, 1000, 2_500_000, 3e13)] == ["0 B", "999 B", "1.0 kB", "2.5 MB", "30.0 TB"]
+
+
+def test_what_is_recorded_of_a_run_makes_no_other_method(tmp_path):
+    plain, certified = write_run(tmp_path / "one", [0.1]), write_run(tmp_path / "two", [0.1], seed=1)
+    with (certified / "experiment.toml").open("a") as file:
+        file.write("\n[certificate]\nevery = 10\n")
+    assert read_run(plain).identity == read_run(certified).identity

@@ -10,7 +10,7 @@ import torch
 
 from certified_runs import CERTIFIABLE, NUM_CLIENTS, experiment
 from fedadmm import Experiment, FedADMM, FedAvg, InputError
-from fedadmm.runs.certificate import KEYS
+from fedadmm.runs.records import CERTIFICATE
 from fedadmm.runs.runner import run
 from fedadmm.runs.simulation import simulation_of
 from fedadmm.studies.theory.smoothness import of_task
@@ -57,7 +57,7 @@ def test_a_certificate_changes_neither_the_run_nor_its_name() -> None:
         for _ in range(3):
             simulation.advance()
     assert torch.equal(*(simulation.theta for simulation in simulations))
-    assert not set(KEYS) & set(simulations[0].history[0].metrics)
+    assert not set(CERTIFICATE) & set(simulations[0].history[0].metrics)
     assert Experiment.from_toml(certified.to_toml()) == certified
 
 

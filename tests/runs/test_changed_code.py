@@ -1,5 +1,6 @@
 """A run folder remembers the user's code, and does not mix rounds of two versions of it in silence."""
 
+import re
 import subprocess
 import sys
 from functools import partial
@@ -16,6 +17,7 @@ import fedadmm
 from commands import fedadmm as command
 from fedadmm import FedAvg, InputError, LocalTraining, simulate
 from fedadmm.runs.check import check_run
+from fedadmm.runs.code import changes
 from worlds import some_data
 
 OWN = """
@@ -80,10 +82,17 @@ def test_a_run_does_not_go_on_with_other_code_unless_that_is_accepted(place: Pat
     assert run("--rounds", 2).returncode == 2
     told = command("check", folder, cwd=place)
     assert told.returncode == 0
-    assert "changed since: helpers:scaled" in told.stdout
+    assert "helpers:scaled changed since the last round" in told.stdout
     assert run("--rounds", 3, "--accept-code").returncode == 0
     assert run("--rounds", 4).returncode == 0
-    assert "helpers:scaled changed before round 3" in command("check", folder, cwd=place).stdout
+    told = command("check", folder, cwd=place)
+    assert "all as they were at the last round" in told.stdout
+    assert re.search("^ rounds of different code +helpers:scaled changed before round 3 *$", told.stdout, re.MULTILINE)
+    mark = f"{folder.name}: rounds of different code: helpers:scaled changed before round 3."
+    assert mark in command("show", folder, cwd=place).stdout
+    assert command("report", "runs", cwd=place).returncode == 0
+    assert all(mark in (place / "report" / name).read_text() for name in ("tables.md", "report.html"))
+    assert mark in repr(fedadmm.Comparison([fedadmm.open_run(folder)]))
     change(place / "own.py", "Linear(2, 2)", "Linear(2, 2, bias=False)")
     refused = run("--rounds", 5, "--accept-code")
     assert refused.returncode == 2
@@ -101,7 +110,16 @@ def test_code_that_no_round_was_made_with_is_not_remembered(place: Path) -> None
     change(place / "helpers.py", "2.0", "1.0")
     assert run("--rounds", 2).returncode == 0
     (folder,) = (place / "runs").iterdir()
-    assert "changed before" not in check_run(folder, data_dir=None).facts["your code"]
+    assert "rounds of different code" not in check_run(folder, data_dir=None).facts
+
+
+def test_what_is_new_or_no_longer_used_has_not_changed() -> None:
+    before = {"own:score": "1", "own:same": "1", "helpers:scaled": "1", "torch": "2.0"}
+    now = {"own:score": "2", "own:same": "1", "helpers:doubled": "1", "torch": "2.1"}
+    told = "own:score, torch (2.0 before) changed since (new: helpers:doubled; no longer used: helpers:scaled)"
+    assert changes(before, now).told("since") == told
+    assert changes(before, before | {"own:half": "3"}).told("since") == "what it uses changed since (new: own:half)"
+    assert not changes(before, before)
 
 
 def test_compare_and_tune_do_not_show_runs_of_other_code(place: Path) -> None:

@@ -226,7 +226,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_a_file_is_no_run_folder_to_anyone_who_opens_one() -> None:
     path, sentence = Path(__file__), "py is not a run folder: it is a file; `fedadmm run` makes one"
     assert [sentence in problem for problem in _problems(path)] == [True]
-    for open_run in (read_run, certify_run, export_command):
+    for open_run in (read_run, certify_run, lambda path: export_command([path])):
         with pytest.raises(InputError, match=re.escape(sentence)):
             open_run(path)
 

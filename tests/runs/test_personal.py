@@ -204,8 +204,8 @@ def test_export_writes_a_clients_whole_model_and_the_servers_without_its_parts(t
     experiment = Experiment(rounds=1, data={"num_clients": 4, "client_test": 0.2}, algorithm=FedAvg(), **table)
     ended = run(experiment, out=tmp_path)
     client = ended.history[0].clients[0]
-    export_command(ended.folder.path, out=tmp_path / "theta", client=None)
-    export_command(ended.folder.path, out=tmp_path / "own", client=client, personal_model=True)
+    export_command([ended.folder.path], out=tmp_path / "theta", client=None)
+    export_command([ended.folder.path], out=tmp_path / "own", client=client, personal_model=True)
     theta, own = load_file(tmp_path / "theta"), load_file(tmp_path / "own")
     assert own.keys() - theta.keys() == {"5.weight", "5.bias"}
     assert own["1.weight"].equal(theta["1.weight"])
@@ -227,6 +227,7 @@ def test_a_state_with_parts_is_pickled_as_itself() -> None:
         (FedAvg(), {"personal": ["tail.*"]}, "has 'tail.*', and no parameter of the model has such a name"),
         (FedAvg(), {"personal": ["*"]}, "matches every trainable parameter, and clients would share nothing"),
         (FedAvg(), {"personal": "head.*"}, "model.personal='head.*' is not a list; write ['head.*']"),
+        (FedAvg(), {"personal": [3]}, "personal has 3, which is no text; give patterns of names, such as ['head.*']"),
         (FedAvg(), {"engine": "stacked"}, "a stack shares the whole model, and model.personal keeps parts of it"),
         (FedAvg(), {"local": {"solver": "gd"}}, "model.personal is trained in minibatches, and local has solver='gd'"),
         (FedAvg(), {"local": {"personal_epochs": 2}}, "personal_epochs=2 of 2 epochs leave none for the shared parts"),

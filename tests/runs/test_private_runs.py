@@ -1,6 +1,7 @@
 """A private run in the simulator: who takes part, what is released, what it costs, when it ends, what is refused."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import nn
 
 import fedadmm
 from fedadmm.api.running import run
+from fedadmm.cli.show import show_command
 from fedadmm.config.plans import load_plan
 from fedadmm.core.algorithm import Algorithm
 from fedadmm.core.errors import InputError
@@ -17,7 +19,7 @@ from fedadmm.core.participation import Poisson
 from fedadmm.core.seeds import stream
 from fedadmm.runs.check import findings
 from fedadmm.state.memory import MemoryStore
-from fedadmm.uploads.accountant import Accountant, split_noise
+from fedadmm.uploads.accountant import Accountant, noise_for, split_noise
 from play import identical
 from small_runs import SIZES, outcome, simulation_of
 from worlds import made, network, perceptron, some_data
@@ -95,8 +97,17 @@ def test_a_run_ends_before_the_round_that_would_cost_too_much() -> None:
         _simulated(privacy=PRIVACY | {"epsilon": 0.1}, rounds=20)
 
 
-def test_noise_is_found_so_that_all_rounds_cost_epsilon() -> None:
-    result = _simulated(privacy={"clip": 0.2, "epsilon": 4, "delta": 1e-2}, rounds=6)
+def test_noise_is_found_so_that_all_rounds_cost_epsilon_and_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="fedadmm")
+    result = _simulated(privacy={"clip": 0.2, "epsilon": 4, "delta": 1e-2}, rounds=6, out=tmp_path)
+    assert result.folder is not None
+    noise = noise_for(4, rounds=6, share=0.5, delta=1e-2, sampling="poisson")
+    sentence = f"privacy.noise is {noise:.4g}: so 6 rounds cost privacy.epsilon=4"
+    assert sentence in caplog.text  # which `fedadmm run` prints
+    show_command([result.folder])
+    assert sentence in capsys.readouterr().out
     assert 0.99 * 4 < result.history[-1].metrics["epsilon_spent"] <= 4
     assert (len(result.history), result.history[-1].budget_spent) == (6, True)
     assert result.experiment.privacy is not None

@@ -164,7 +164,7 @@ def test_real_sinks_hold_every_round_once_and_leave_the_run_alone(tmp_path, monk
             )
     # A run that has ended can be logged too, and somewhere else.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
-    done = fedadmm_from_the_start(*command, "--rounds", 5, "--out", "b", "--log-to", "mlflow", cwd=tmp_path)
+    done = fedadmm(*command, "--rounds", 5, "--out", "b", "--log-to", "mlflow", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert in_mlflow(logged, tmp_path / "elsewhere.db") == in_mlflow(logged)
 

@@ -73,7 +73,7 @@ def test_a_record_keeps_its_keys_where_nobody_asked(data) -> None:
 def test_a_slow_device_does_less(data) -> None:
     speeds = [20.0, 2000.0, 200.0] * 3
     run = run_of(data, solver=None, seconds=1.0, speed=speeds, epochs=100)
-    assert {a.client: a.gradients for a in run.assignments(1)} == {
+    assert {a.client: a.max_gradients for a in run.assignments(1)} == {
         a.client: int(speeds[a.client]) for a in run.assignments(1)
     }
     run.advance()
@@ -93,7 +93,7 @@ def test_a_speed_may_be_a_fact_of_the_devices(data) -> None:
     options = {"model": "softmax_regression", "data": data, "participation": 1.0, "seed": 0, "engine": "serial"}
     local = LocalTraining(seconds=3.0, speed="pace")
     run = Simulation(FedAvg(), local=local, devices={"pace": np.arange(1, 10)}, **options)
-    assert [a.gradients for a in run.assignments(1)] == [3 * (client + 1) for client in range(9)]
+    assert [a.max_gradients for a in run.assignments(1)] == [3 * (client + 1) for client in range(9)]
     with pytest.raises(InputError, match="speed='pace' is not a fact of the devices, which have num_examples"):
         Simulation(FedAvg(), local=local, **options)
 

@@ -91,7 +91,7 @@ def test_export_to_a_place_that_cannot_be_written_is_a_sentence(
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
     with pytest.raises(InputError, match=r"cannot write .*; give another --out"):
-        export_command(folder, out=Path(out))
+        export_command([folder], out=Path(out))
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["file", folder.name])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedadmm.algorithms import FedADMM, FedAvg
-from fedadmm.cli.progress import Session
+from fedadmm.cli.progress import CommandSession
 from fedadmm.config.experiment import Experiment
 from fedadmm.runs.listeners import TimeBudget
 from fedadmm.studies.campaign import Job, NextRun, Places, jobs_of, play
@@ -24,7 +24,7 @@ class Campaign:
     """Two seeds of two methods, in a folder."""
 
     def __init__(self, folder: Path, *, rounds: int, seconds: float | None = None) -> None:
-        self.places, self.session = Places(folder / "runs", folder / "results"), Session(folder / "runs", None)
+        self.places, self.session = Places(folder / "runs", folder / "results"), CommandSession(folder / "runs", None)
         self._budget, self._rounds = TimeBudget(seconds), rounds
         self._costs = CostEstimate(cache=folder / "pace.json")
 
@@ -78,7 +78,7 @@ def test_only_what_is_needed_by_the_results_so_far_is_begun(tmp_path: Path) -> N
 
 
 def test_ctrl_c_stops_all_after_their_round_and_no_other_begins(tmp_path: Path) -> None:
-    campaign = Campaign(tmp_path, rounds=2000)
+    campaign = Campaign(tmp_path, rounds=20_000)
     begin = time.monotonic()
 
     def ask() -> None:
@@ -89,7 +89,7 @@ def test_ctrl_c_stops_all_after_their_round_and_no_other_begins(tmp_path: Path) 
     threading.Thread(target=ask, daemon=True).start()
     assert campaign.play(at_once=2) == []
     rounds = [len(job.records) for job in campaign.jobs()]
-    assert sum(0 < number < 2000 for number in rounds) == 2
+    assert sum(0 < number < 20_000 for number in rounds) == 2
     assert sum(number == 0 for number in rounds) == 2
     assert time.monotonic() - begin < 60
 

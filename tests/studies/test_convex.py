@@ -114,6 +114,7 @@ def test_what_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_text(json.dumps({key: entry for key, entry in read(path).items() if key != few[1].key}))
     found = fill(path, on_cell=lambda *_: None)
     assert ran == [*(cell.key for cell in few), few[1].key]
+    assert {entry["made_with"]["torch"] for entry in found.values()} == {torch.__version__}
     assert rows(found, data="IID")[0] == {
         "method": "FedSGD", "all: 1e-3": "4", "all: 1e-6": "9+", "all: ends at": "0.5",
         "10%: 1e-3": "4", "10%: 1e-6": "9+", "10%: ends at": "0.5",

@@ -193,3 +193,29 @@ def test_what_does_not_go_together_is_refused(algorithm: Any, local: dict[str, A
     with pytest.raises(InputError) as caught:
         _simulation(algorithm, **local)
     assert sentence in str(caught.value)
+
+
+def failing(parameters: object, lr: float) -> torch.optim.Optimizer:
+    """Return an optimizer whose step fails."""
+    optimizer = torch.optim.SGD(parameters, lr=lr)  # type: ignore[arg-type]
+    optimizer.register_step_pre_hook(lambda *_: {}["momentum"])
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("torch.optim:SparseAdam", r"it takes sparse gradients, and those of the model are dense; use another, "),
+        (f"{HERE}:failing", r"correct it, or use another\n  KeyError: 'momentum' \(.*test_optimizers.py, line"),
+    ],
+)
+def test_a_step_that_fails_is_the_optimizers(name: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=f"^the step of local.optimizer='{name}' fails; {sentence}"):
+        _simulation(FedAvg(), optimizer=name).advance()
+
+
+def test_a_model_that_fails_under_an_optimizer_is_not_the_optimizers() -> None:
+    simulation = _simulation(FedAvg(), optimizer="adam")
+    simulation.task.model.module.register_forward_hook(lambda *_: {}["mine"])
+    with pytest.raises(InputError, match=r"^the model, trained on .* of client 0, fails; correct it"):
+        simulation.advance()

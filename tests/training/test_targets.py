@@ -1,5 +1,6 @@
 """Targets of any shape: what is refused, and that each score is what its name says."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import TensorDataset
 
 import fedadmm
 from fedadmm.core.errors import InputError
@@ -71,6 +73,37 @@ def test_the_accuracy_is_there_where_outputs_are_scores_of_classes_and_nowhere_e
     run = simulation(model, (numbers(6, 3), targets), loss=loss or functional.cross_entropy)
     assert run.task.scored == (("loss", "accuracy") if has_accuracy else ("loss",))
     assert run.advance().refused == ()
+
+
+@pytest.mark.parametrize("kind", ["tensors", "lazy", "dict"])
+@pytest.mark.parametrize(
+    ("targets", "outputs", "remedy"),
+    [
+        (numbers(6, 2), 2, r'loss=torch.nn.functional.mse_loss \(in a file: model.loss = "mse_loss"\)$'),
+        (numbers(6), 1, "mse_loss"),
+        (numbers(6, 1), 1, "mse_loss"),
+        (numbers(6, 3).softmax(dim=1) * 1.1, 3, "mse_loss"),
+        (torch.tensor([[1.0, 1, 0]] * 6), 3, "loss=torch.nn.functional.binary_cross_entropy_with_logits"),
+        (torch.arange(6.0) % 3, 3, r"give classes as whole numbers, targets.long\(\)$"),
+    ],
+)
+def test_numbers_are_no_targets_of_a_cross_entropy_which_would_train_on_them(kind, targets, outputs, remedy):
+    inputs = numbers(6, 3)
+    data = {"tensors": (inputs, targets), "lazy": TensorDataset(inputs, targets), "dict": ({"input": inputs}, targets)}
+    dealt = federate(make_dataset(data[kind], lazy=kind == "lazy"), num_clients=2, partition="iid", seed=0)
+    settings = {"model": nn.Linear(3, outputs), "data": dealt, "rounds": 1, "participation": 1.0, "engine": "serial"}
+    smooth = partial(functional.cross_entropy, label_smoothing=0.1)
+    for loss in (functional.cross_entropy, nn.CrossEntropyLoss(), smooth):
+        with pytest.raises(InputError, match=f"targets are numbers, such as .* the loss is cross_entropy, .*{remedy}"):
+            fedadmm.simulate(fedadmm.FedAvg(), loss=loss, **settings)
+
+
+def test_one_target_that_is_no_distribution_is_found_among_others_that_are():
+    targets = numbers(6, 3).softmax(dim=1).bfloat16().float()  # their sums are 1 up to what was rounded
+    simulation(nn.Linear(3, 3), (numbers(6, 3), targets))
+    targets[4] = torch.tensor([-0.5, 1.0, 0.5])
+    with pytest.raises(InputError, match=r"such as \[-0.5, 1, 0.5\], and the loss is cross_entropy"):
+        simulation(nn.Linear(3, 3), (numbers(6, 3), targets))
 
 
 def test_scores_and_gradients_are_means_over_the_targets_that_count_however_they_are_divided(monkeypatch):
@@ -156,6 +189,14 @@ class Returned(dict[str, torch.Tensor]):
         vars(self).update(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What some models return."""
+
+    scores: Any
+    hidden: torch.Tensor | None = None
+
+
 class Several(nn.Linear):
     def __init__(self, kind: Any) -> None:
         super().__init__(3, 2)
@@ -167,8 +208,13 @@ class Several(nn.Linear):
 
 @pytest.mark.parametrize(
     ("kind", "scores"),
-    [(lambda *parts: parts, lambda outputs: outputs[0]), (lambda a, b: Returned(a=a, b=b), lambda outputs: outputs.a)],
-    ids=["a tuple", "a dict with attributes"],
+    [
+        (lambda *parts: parts, lambda outputs: outputs[0]),
+        (lambda a, b: Returned(a=a, b=b), lambda outputs: outputs.a),
+        (lambda a, b: Output(a, b), lambda outputs: outputs.scores),
+        (lambda a, b: Output(Output(a, b)), lambda outputs: outputs.scores.scores),
+    ],
+    ids=["a tuple", "a dict with attributes", "a dataclass", "a dataclass in another"],
 )
 def test_a_model_may_return_several_tensors_that_loss_and_metrics_know(kind, scores, monkeypatch):
     monkeypatch.setattr(evaluation, "BATCH", 4)  # outputs of several batches are joined

@@ -65,14 +65,28 @@ def test_trying_a_model_out_changes_neither_its_buffers_nor_its_mode() -> None:
 
 
 def test_batch_normalisation_cannot_train_on_one_example_and_says_so() -> None:
-    task = learning_task(made(network), some_data([8, 1]), batch_size=3)
-    problem = task.problem(Assignment(1, 1, 1), buffers=task.model.buffers())
+    data = some_data([8, 1, 1])
     with pytest.raises(InputError) as caught:
-        problem.solve(start=task.model.weights.clone())
+        learning_task(made(network), data, batch_size=3).check_batches()
     assert str(caught.value) == (
-        "client 1 has a batch of one example, on which batch normalisation cannot train; "
-        "give it at least 2 examples, or use a model without batch normalisation"
+        "client 1 has 1 example, as has 1 other, and batch normalisation cannot train on one; give each client at "
+        "least 2, by fewer clients or another partition, or let the model have nn.GroupNorm(1, channels) in its place"
     )
+    with pytest.raises(InputError, match="batch_size=1, and batch normalisation cannot train on one example; use at"):
+        learning_task(made(network), some_data([8]), batch_size=1).check_batches()
+    # What the sentence says to do works.
+    other = nn.Sequential(nn.Linear(4, 6), nn.GroupNorm(1, 6), nn.Linear(6, 3))
+    for task in (learning_task(other, data, batch_size=1), learning_task(made(network), some_data([8, 2]))):
+        task.check_batches()
+        problem = task.problem(Assignment(1, 1, 1), buffers=task.model.buffers())
+        assert problem.solve(start=task.model.weights.clone()).num_steps == 1
+
+
+def test_normalisation_over_one_value_of_a_later_example_is_said_too() -> None:
+    task = learning_task(nn.Sequential(nn.GroupNorm(4, 4), nn.Linear(4, 3)), some_data([8, 1]))
+    problem = task.problem(Assignment(1, 1, 1), buffers=task.model.buffers())
+    with pytest.raises(InputError, match=r"client 1 has a batch of inputs \(1, 4\), on which normalisation cannot"):
+        problem.solve(start=task.model.weights.clone())
 
 
 def test_another_error_of_the_model_in_training_is_its_own() -> None:

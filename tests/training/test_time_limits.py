@@ -77,7 +77,7 @@ def test_seconds_and_a_speed_are_a_number_of_gradients() -> None:
     def gradients(speed: Any, client: int) -> int | None:
         local = LocalTraining(seconds=2.5, speed=speed)
         planner = Planner(FedAvg(), participation=Uniform(1.0), local=local, devices=Devices(50, facts), seed=0)
-        return planner.assignment(1, client).gradients
+        return planner.assignment(1, client).max_gradients
 
     assert [gradients(100, client) for client in (0, 1)] == [250, 250]
     assert [gradients([3.0, 4.0], client) for client in (0, 1)] == [7, 10]

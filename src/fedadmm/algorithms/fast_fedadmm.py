@@ -22,7 +22,7 @@ from fedadmm.algorithms.averaged import updated_average
 from fedadmm.algorithms.stiffness import squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.optional import HasInvariant, Invariant, SilencesNumbers
+from fedadmm.core.optional import HasInvariant, Invariant, LetsGoOfClients, SilencesNumbers
 from fedadmm.core.schedules import Decay, check_constant
 
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
@@ -59,7 +59,7 @@ class Download(NamedTuple):
     rho: float
 
 
-class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, SilencesNumbers):
+class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, LetsGoOfClients, SilencesNumbers):
     """FedADMM with duals of mean 0, a look-ahead, and a running mean of its models.
 
     rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
@@ -123,6 +123,10 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Sil
 
     def model(self, server: Server) -> Vector:
         return server.average
+
+    def without_client(self, server: Server) -> Server:
+        # A lost mu that stays in mu_sum would be part of every acting dual, and pull theta for ever.
+        return server._replace(mu_sum=server.mu_sum * (1 - 1 / server.seen))
 
     def invariant(self, server: Server, *, initial: Vector, registered: float) -> Invariant:
         mu_mean = server.mu_sum / registered

@@ -24,7 +24,7 @@ class Client(NamedTuple):
 
     @property
     def u(self) -> Vector:
-        return self.w + self.y / self.rho
+        return (self.y / self.rho).add_(self.w)  # w + y / rho, in place: of a large model, each vector is much
 
 
 class Upload(NamedTuple):
@@ -86,7 +86,7 @@ class FedADMM(Algorithm[Server, Client, Upload], HasInvariant, HasPersonalModel,
         w = problem.solve(start=start, dual=client.y, rho=rho, centre=theta).w  # lines 14 to 19
         y = client.y + rho * (w - theta)  # line 20
         new = Client(w, y, rho)
-        return Upload(new.u - client.u), new  # the old u is as the server last saw it: rho may have changed since
+        return Upload(new.u.sub_(client.u)), new  # the old u is as the server last saw it: rho may have changed since
 
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         shares = {"participation": turnout.share, "seen": turnout.share_of_seen}

@@ -25,7 +25,7 @@ class RandomisedServer(Wrapper):
     """An algorithm whose server takes part in some rounds only.
 
     awake = 0.5: the probability with which it takes part in a round, above 0.
-    seed = 3: of the server's coin. None: the run's seed, or 0 where there is no run.
+    seed = 3: of the server's coin. Left out: the run's seed, or 0 where there is no run.
     inner = {name = "fedadmm", rho = 1.0, eta = "participation", newcomer = "initial"}: the algorithm.
     """
 

@@ -1,4 +1,4 @@
-"""Several runs beside each other: a table, curves, and whether the two best differ by more than noise."""
+"""Several runs beside each other: a table, curves, and whether the best differs from the others by more than noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,8 @@ from fedadmm.core.calls import checked_call
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.settings import check_seeds
 from fedadmm.report.methods import methods_of
-from fedadmm.report.paired import paired_sentence
+from fedadmm.report.notes import table_notes
+from fedadmm.report.paired import paired_sentences
 from fedadmm.report.runs import RunData, Section
 from fedadmm.report.table import comparison_rows, markdown
 from fedadmm.runs.tuning import as_tuned
@@ -52,8 +53,13 @@ class Comparison:
 
     @property
     def noise(self) -> str:
-        """Whether the two best differ by more than their seeds do, in a sentence; "" for a single seed."""
-        return paired_sentence(methods_of(self.runs))
+        """Whether the best differs from each other method by more than seeds do, a line each; "" for a single seed."""
+        return "\n".join(paired_sentences(methods_of(self.runs)))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the marks in the rows mean, and which runs have rounds of different code."""
+        return table_notes(methods_of(self.runs))
 
     @property
     def title(self) -> str:
@@ -88,17 +94,18 @@ class Comparison:
         folder.mkdir(parents=True, exist_ok=True)
         picture, table = folder / f"{stem}.png", folder / f"{stem}.md"
         save_figure(self.plot(width=12), picture)
-        table.write_text(markdown(self.rows) + (f"\n{self.noise}\n" if self.noise else ""))
+        below = [*self.noise.splitlines(), *self.notes]
+        table.write_text(markdown(self.rows) + "".join(f"\n{sentence}\n" for sentence in below))
         heading = self.title.partition(";")[0].removeprefix(f"{first.name}, ")  # the page's own says the name
         page = write_page([Section(heading, self.runs, remark)], folder / f"{stem}.html", title=first.name)
         return [picture, table, page]
 
     def __repr__(self) -> str:
-        return f"{self.title}\n{markdown(self.rows)}{self.noise}".rstrip()
+        return "\n".join([f"{self.title}\n{markdown(self.rows)}{self.noise}".rstrip(), *self.notes])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the curves and the table."""
-        return f"{html_of(self.runs)}<p>{escape(self.noise)}</p>"
+        return f"{html_of(self.runs)}<p>{escape(' '.join([self.noise, *self.notes]))}</p>"
 
 
 @checked_call

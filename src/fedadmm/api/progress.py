@@ -130,7 +130,7 @@ class Bar(Listener):
         else:
             self._progress.start()
         self._progress.update(self._task, completed=min(len(history), self._goal.rounds))
-        self._show_score(history)
+        self._show_score(history[: self._goal.rounds])
 
     def after_round(self, record: Record, simulation: Simulation) -> None:
         """Move the bar, and name the clients whose updates were refused."""

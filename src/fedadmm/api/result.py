@@ -20,7 +20,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.metrics import Metric
 from fedadmm.core.round import Buffers, ServerCheckpoint
-from fedadmm.report.runs import RunData
+from fedadmm.report.runs import RunData, changes_of_code
 from fedadmm.report.table import comparison_rows
 from fedadmm.runs.assembly import Federation, stored_types
 from fedadmm.runs.client_scores import ClientScores
@@ -171,7 +171,9 @@ class Result:
     def run_data(self) -> RunData:
         """The run as a report takes it."""
         table = tomllib.loads(self.experiment.to_toml()) | {"rounds": self.goal.rounds}
-        return RunData(self.folder or Path(self.experiment.folder_name), table, self.history)
+        path = self.folder or Path(self.experiment.folder_name)
+        changes = () if self.folder is None else changes_of_code(path)
+        return RunData(path, table, self.history, changes_of_code=changes)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return a row for each round, with the columns of rounds.jsonl."""

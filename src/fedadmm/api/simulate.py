@@ -45,7 +45,7 @@ def simulate(
     participation: ParticipationRule = 0.1,
     local: LocalTraining | None = None,
     seed: int = 0,
-    loss: Loss = functional.cross_entropy,
+    loss: str | Loss = functional.cross_entropy,
     l2: float = 0.0,
     personal: Sequence[str] | None = None,
     metrics: Mapping[str, Metric] | None = None,
@@ -82,6 +82,7 @@ def simulate(
     """Train a model over a federation's data and return the result.
 
     participation: a fraction, a probability per client, or a function of (round, generator, devices).
+    loss: a function of (outputs, targets) that returns their mean loss, or its name as in a file, such as "mse_loss".
     personal: patterns of the names of parameters and buffers that each client keeps for itself, such as ["head.*"].
     metrics: functions of (outputs, targets) by their names, beside the accuracy. metric: what the run is judged
         by, the test accuracy, or the loss where there is none; direction: "higher" or "lower", of a metric of yours.

@@ -24,6 +24,7 @@ from fedadmm.runs.tuning import (
     Search,
     Trial,
     Values,
+    at_the_edge,
     check_search,
     grid,
     read_own_values,
@@ -52,12 +53,18 @@ class Tuning:
         return named(dict(zip(self.trials, self.experiments, strict=True)), method)
 
     def __repr__(self) -> str:
-        parts = [f"{method}\n{markdown(trial_rows(trials))}" for method, trials in self.trials.items()]
+        parts = [
+            "\n".join([f"{method}\n{markdown(trial_rows(trials))}".rstrip(), *at_the_edge(trials), ""])
+            for method, trials in self.trials.items()
+        ]
         return "\n".join([*parts, f"The winners, first in each table, are in {self.file}"])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a table for each method, the winner first."""
-        tables = (f"<p>{escape(method)}</p>{html_table(trial_rows(t))}" for method, t in self.trials.items())
+        tables = (
+            f"<p>{escape(method)}</p>{html_table(trial_rows(t))}<p>{escape(' '.join(at_the_edge(t)))}</p>"
+            for method, t in self.trials.items()
+        )
         return "".join(tables)
 
 
@@ -79,7 +86,8 @@ def tune(
     methods, algorithms, changes: as in `compare`. They are judged by their `metric`.
     search: the values to try by their keys, such as {"algorithm.rho": [0.01, 0.1], "local.learning_rate": [0.1, 0.5]};
         learning rates if None. A method without a key of [algorithm] goes without it.
-    rounds: those of the two finalists of four candidates, the experiment's if None.
+    rounds: those of the two finalists of four candidates, the experiment's if None. The candidates of a method, few or
+        many, share about three times as many.
     """
     given = methods_named(methods, algorithms=algorithms, changes=changes)
     experiments = [method for method in given if isinstance(method, Experiment)]

@@ -8,7 +8,6 @@ import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from fedadmm.cli.console import err, say
 from fedadmm.core.errors import InputError
 from fedadmm.runs.listeners import StoppedAtOnce
 
@@ -90,8 +89,12 @@ def main() -> None:
         _fail(str(error), code=2)
     except StoppedAtOnce as stop:
         _fail("stopped at once; the same command goes on from the last whole round", code=stop.code)
+    except KeyboardInterrupt:  # before a command had begun, or after it
+        sys.exit(130)
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:
+    from fedadmm.cli.console import err, say  # imports rich
+
     say(f"fedadmm: {sentence}", to=err)
     sys.exit(code)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import click
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_names
 from fedadmm.core.errors import InputError
+from fedadmm.report.runs import run_folders
 from fedadmm.runs.listeners import TimeBudget
+
+FEW = 20  # names that a sentence lists
 
 
 def experiments_of(
@@ -66,6 +70,14 @@ def names_in(text: str) -> list[str]:
     return names
 
 
+def folders_meant(paths: Sequence[Path]) -> list[Path]:
+    """Return the folders that are meant: runs/* has pages and tables too, and folders of run folders such as tuning."""
+    if len(paths) == 1:
+        return [*paths]
+    named = [path for path in paths if not path.is_file()] or paths
+    return [folder for path in named for folder in ([*run_folders(path)] or [path])]
+
+
 def columns_named(columns: str | None) -> list[str] | None:
     """Return the columns of a preset that were asked for, None for all."""
     return None if columns is None else names_in(columns)
@@ -86,7 +98,11 @@ def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[s
     wanted = labels if algorithms is None else names_in(algorithms)
     for name in wanted:
         if name not in labels:
-            raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
+            near = [label for label in labels if label.startswith(f"{name}-")] or get_close_matches(name, labels)
+            if len(labels) <= FEW:
+                raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
+            shown = ", ".join((near or labels)[:FEW])
+            raise InputError(f"there is no row {name!r} among {len(labels)}; use one such as {shown}")
     return wanted
 
 

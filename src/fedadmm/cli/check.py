@@ -1,23 +1,12 @@
 """The command that verifies run folders, or those of a deployed federation."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
+from fedadmm.cli.arguments import folders_meant
 from fedadmm.cli.console import say, show_facts
-from fedadmm.cli.options import DataDir
+from fedadmm.cli.options import DataDir, RunsArgument
 from fedadmm.core.errors import InputError
-from fedadmm.report.runs import run_folders
 
 
-def check_command(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/digits-fedadmm-0123456789.")
-    ],
-    data_dir: DataDir = None,
-) -> None:
+def check_command(runs: RunsArgument, data_dir: DataDir = None) -> None:
     """Verify a run folder, every checksum of it, and print what it holds; exit code 2 if it is damaged.
 
     Of several, a line each, and exit code 2 if one is damaged.
@@ -27,7 +16,7 @@ def check_command(
     from fedadmm.flower.folders import check_folders, stores_below  # imports torch
     from fedadmm.runs.check import check_run
 
-    folders = [*_folders(runs)]
+    folders = folders_meant(runs)
     damaged = []
     for run in folders:
         report = check_folders(run) if stores_below(run) else check_run(run, data_dir=data_dir)
@@ -45,11 +34,3 @@ def check_command(
     if damaged:
         told = f"{len(damaged)} of {len(folders)} folders are damaged, or no run folders"
         raise InputError(f"{told}; restore those named above from a copy, or remove them and run again")
-
-
-def _folders(runs: list[Path]) -> Iterator[Path]:
-    """Yield the folders that are meant: runs/* has pages and tables too, and folders of run folders such as tuning."""
-    for run in runs:
-        below = [*run_folders(run)] if len(runs) > 1 and run.is_dir() else []
-        if below or len(runs) == 1 or not run.is_file():
-            yield from below or [run]

@@ -10,7 +10,7 @@ import typer
 from fedadmm.cli.arguments import experiments_of, plan_named
 from fedadmm.cli.console import say
 from fedadmm.cli.options import Algorithms, Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed
-from fedadmm.cli.progress import Session
+from fedadmm.cli.progress import CommandSession
 from fedadmm.cli.show import show_comparison
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.runs import RunData, by_setting, gather_runs, section_of
@@ -31,8 +31,8 @@ def compare_command(
 ) -> None:
     """Run several methods on the same clients, batches and initial model, and compare them.
 
-    With --seeds 5 every method is run five times: the table has means and spreads, the curves have bands, and a paired
-    test says whether the two best differ by more than noise.
+    With --seeds 5 every method is run five times: the table has means and spreads, the curves have bands, and paired
+    tests say whether the best differs from each other method by more than noise.
 
     Example: fedadmm compare digits --algorithms fedadmm,fedavg,feddyn --seeds 5
     """
@@ -41,7 +41,7 @@ def compare_command(
         firsts = as_tuned(firsts, out)
     from fedadmm.api.comparison import compared  # imports torch, which a mistake has no need of
 
-    comparison = compared(firsts, seeds=seeds, run_all=Session(out, data_dir, log_to).run_all)
+    comparison = compared(firsts, seeds=seeds, run_all=CommandSession(out, data_dir, log_to).run_all)
     remark = plan_named(plan).remark.strip() if algorithms is None else ""
     as_planned = algorithms is None and not changes and not tuned and seed is None and seeds == 1
     stem = firsts[0].name if as_planned else _stem(firsts, comparison.runs)

@@ -29,8 +29,14 @@ def convex_command(
 
         def on_cell(cell: Cell, number: int, total: int) -> None:
             progress.update(task, description=cell.key, completed=number, total=total)
+            if not err.is_terminal:  # where a bar is not drawn
+                say(f"{number + 1} of {total}: {cell.key}", to=err)
 
-        found = fill(results, on_cell=on_cell)
+        try:
+            found = fill(results, on_cell=on_cell)
+        except KeyboardInterrupt:
+            say(f"Stopped; what was found is in {results}, and the same command goes on from there")
+            raise typer.Exit(130) from None
     for data in DATA:
         show_rows(rows(found, data=data), title=f"{data}: rounds to a distance of 1e-3 and of 1e-6")
         show_rows(theory_rows(found, data=data), title=f"{data}: powers of ten in a round")

@@ -15,6 +15,7 @@ from fedadmm.core.errors import InputError
 
 if TYPE_CHECKING:
     from fedadmm.data import PartitionedData
+    from fedadmm.data.shown import Counted
 
 app = typer.Typer(
     help="Get datasets, see which are there, and look at how a partition deals them to clients.", no_args_is_help=True
@@ -79,6 +80,9 @@ def show_command(
     ] = None,
     shards_per_client: Annotated[int, typer.Option(help="For shards: how many each client holds.")] = 2,
     alpha: Annotated[float, typer.Option(help="For dirichlet: small is unequal, large is alike.")] = 0.5,
+    quantiles: Annotated[
+        int | None, typer.Option(help="Of targets that are numbers: each is dealt as a class.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run whose partition this is.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of hf:NAME: a key of data.options.")
@@ -86,7 +90,7 @@ def show_command(
     out: Annotated[Path | None, typer.Option(help="Also draw all clients to this file (.png, .pdf, .svg).")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Print a partition's statistics and draw which classes each client holds.
+    """Print a partition's statistics and draw which classes each client holds, or which fifths of numbers.
 
     NAME is digits, mnist, fmnist, cifar10, text, hf:NAME or a function of your own as "package.module:function".
 
@@ -94,52 +98,59 @@ def show_command(
     """
     from fedadmm.config.plans import parse_changes
     from fedadmm.data import federate, load  # imports torch
+    from fedadmm.data.shown import counted
 
     if num_clients is None and partition != "natural":
         num_clients = 100
-    own: dict[str, Any] = {"shards_per_client": shards_per_client, "alpha": alpha}
+    own: dict[str, Any] = {"shards_per_client": shards_per_client, "alpha": alpha, "quantiles": quantiles}
     dataset = load(name, data_dir=data_dir, options=parse_changes(settings or []))
     data = federate(dataset, num_clients=num_clients, partition=partition, seed=seed, **own)
-    counts = data.label_counts()
-    _print_statistics(data, counts=counts)
-    if data.num_classes <= _NUM_CLASSES_DRAWN:
-        _show_clients(counts)
+    found = counted(data)
+    _print_statistics(data, found)
+    if found.counts.shape[1] <= _NUM_CLASSES_DRAWN:
+        _show_clients(found)
     if out is None:
         say("For a drawing of all clients, add --out FILE.png")
     else:
-        _save_drawing(counts, title=f"{name}, {partition}, {data.num_clients} clients, seed {seed}", out=out)
+        _save_drawing(found, title=f"{name}, {partition}, {data.num_clients} clients, seed {seed}", out=out)
         say(f"All {data.num_clients} clients are drawn in {out}")
 
 
-def _print_statistics(data: PartitionedData, *, counts: np.ndarray) -> None:
-    sizes, classes = data.num_examples, (counts > 0).sum(axis=1)
+def _print_statistics(data: PartitionedData, found: Counted) -> None:
+    sizes, classes = data.num_examples, (found.counts > 0).sum(axis=1)
     stdev = sizes.std(ddof=1) if len(sizes) > 1 else 0.0
     say(f"{data.num_clients:,} clients, {sizes.sum():,} training examples")
     spread = f"stdev {stdev:,.4f}, min {sizes.min():,}, max {sizes.max():,}"
     say(f"examples per client: mean {sizes.mean():,.2f}, {spread}")
+    if found.kind != "class":
+        said = f"in fifths: {', '.join(found.names)}" if found.names else "several for each, or read later"
+        say(f"targets are numbers, {said}")
+        return
     most = f"max {classes.max()} of {data.num_classes}"
     say(f"classes per client: mean {classes.mean():.2f}, min {classes.min()}, {most}")
 
 
-def _show_clients(counts: np.ndarray) -> None:
+def _show_clients(found: Counted) -> None:
     """Print a row for each of the first clients: a bar for each class, full for its most frequent one."""
-    num_clients, num_classes = counts.shape
+    num_clients, num_classes = found.counts.shape
     rows = []
-    for client, row in enumerate(counts[:_NUM_CLIENTS_DRAWN]):
+    for client, row in enumerate(found.counts[:_NUM_CLIENTS_DRAWN]):
         heights = np.ceil(row / row.max() * (len(_SHADES) - 1)).astype(int)
         bars = "".join(_SHADES[height] for height in heights)
         rows.append((str(client), str(row.sum()), str((row > 0).sum()), bars))
     if num_clients > _NUM_CLIENTS_DRAWN:
-        rows.append(("...", "", "", f"and {num_clients - _NUM_CLIENTS_DRAWN:,} more"))
-    numbers = ("client", "examples", "classes")
-    labels = "".join(str(label % 10) for label in range(num_classes))
-    show_table(None, (*numbers, labels), rows, right=numbers, box=None)
+        more = f"and {num_clients - _NUM_CLIENTS_DRAWN:,} more"
+        rows.append(("...", "" if found.kind else more, "", more))
+    numbers = ("client", "examples", "classes" if found.kind == "class" else "fifths")
+    columns = (*numbers, "".join(str(label % 10) for label in range(num_classes)))
+    known = 4 if found.kind else 2  # columns that mean something
+    show_table(None, columns[:known], (row[:known] for row in rows), right=numbers, box=None)
 
 
-def _save_drawing(counts: np.ndarray, *, title: str, out: Path) -> None:
-    from fedadmm.data.shown import draw_label_counts  # imports matplotlib
+def _save_drawing(found: Counted, *, title: str, out: Path) -> None:
+    from fedadmm.data.shown import draw_counted
 
-    figure = draw_label_counts(counts, title=title)
+    figure = draw_counted(found, title=title)  # imports matplotlib
     if out.suffix.lstrip(".") not in figure.canvas.get_supported_filetypes():
         raise InputError(f"{out} does not say what to draw; end it in .png, .pdf or .svg")
     try:

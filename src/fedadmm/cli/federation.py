@@ -27,9 +27,9 @@ def _private(context: typer.Context) -> None:
     context.with_resource(private_files())  # keys, databases, logs and copies of state
 
 
-def _federation(folder: Path, *, must_exist: bool = True) -> LocalFederation:
+def _federation(folder: Path, *, must_exist: bool = True, other: str = "") -> LocalFederation:
     if must_exist and not (folder / "ports.json").exists():
-        raise InputError(f"there is no federation in {folder}; start one with: fedadmm federation up")
+        raise InputError(f"there is no federation in {folder}; start one with: fedadmm federation up{other}")
     return LocalFederation(folder, tell=_tell)
 
 
@@ -170,7 +170,7 @@ def status_command(
         show_clients(server)
         _warn(certificate or [])
         return
-    federation = _federation(folder)
+    federation = _federation(folder, other=", or give the folder of a deployed server with --server")
     processes = federation.processes
     rows = [(name, str(p.pid), "yes" if p.alive else "no", str(federation.log(name))) for name, p in processes.items()]
     show_table(None, ("process", "pid", "runs", "log"), rows, box=None)

@@ -42,7 +42,9 @@ def _show_paper() -> None:
     rows = []
     for study in PAPER.values():
         costs = [_cost([run.experiment for run in study.runs(size)], study.seeds(size), estimate) for size in sizes]
-        rows.append((study.name, *costs[0], *costs[1], study.title))
+        at_most = "" if study.default is None else "≤"
+        shown = [f"{at_most}{text}" if text not in ("-", "?") else text for cost in costs for text in cost]
+        rows.append((study.name, *shown, study.title))
     numbers = ("paper\nruns", "paper\nhours", "small\nruns", "small\nhours")
     show_table(
         "The paper: fedadmm reproduce PRESET [--size small]",
@@ -51,7 +53,8 @@ def _show_paper() -> None:
         right=numbers,
         whole=("preset", *numbers),
         caption="Runs and hours on this machine, at the paper's size and with --size small.\n"
-        "Where hours are ?, `fedadmm reproduce --status` times some batches and estimates them.",
+        "Where hours are ?, `fedadmm reproduce --status` times some batches and estimates them.\n"
+        "≤: a race is often decided without most of its runs; --status counts those that it needs.",
     )
 
 

@@ -18,8 +18,8 @@ Algorithms = Annotated[
 ]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds; more than are there goes on from there.")]
 Seed = Annotated[int | None, typer.Option(help="The seed of everything random.")]
-RunArgument = Annotated[
-    Path, typer.Argument(help="A run folder, such as runs/digits-fedadmm-0123456789.", show_default=False)
+RunsArgument = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/digits-fedadmm-0123456789.")
 ]
 Out = Annotated[Path, typer.Option(help="Folder in which the run folder is made.")]
 DataDir = Annotated[

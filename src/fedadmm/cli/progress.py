@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Session:
+class CommandSession:
     """What the runs of one command share: where they are, the tools that their records go to, and Ctrl-C."""
 
     out: Path
@@ -184,6 +184,10 @@ def how_it_ended(ended: Result) -> str:
             f"Learned nothing in {done} rounds: no client ever met clock.deadline={clock.deadline:g}; "
             f"raise it, or ask for fewer epochs. {folder}"
         )
+    if ended.rounds_before == done > experiment.rounds:
+        score = ended.scores.get(experiment.rounds)
+        then = "" if score is None else f", {ended.metric.named_text(score)} after round {experiment.rounds}"
+        return f"{done} rounds are there already, and {experiment.rounds} were asked for{then}{reached}: {folder}"
     if ended.rounds_before == done:
         return f"All {done} rounds are there already{reached}: {folder}"
     return f"Finished {done} rounds{reached}: {folder}"

@@ -10,7 +10,7 @@ from fedadmm.cli.arguments import budget_of, columns_named, refuse, rows_named
 from fedadmm.cli.console import say, show_rows, show_table
 from fedadmm.cli.list import cost_estimate
 from fedadmm.cli.options import Budget, Columns, DataDir, Size, Variant
-from fedadmm.cli.progress import Session
+from fedadmm.cli.progress import CommandSession
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.settings import check_seeds
@@ -54,6 +54,10 @@ def reproduce_command(
     for folder in (out, results):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file, not a folder; give another")
+    if out.resolve() == results.resolve():
+        raise InputError(
+            f"--out and --results are both {out}, and a finished run is moved from one to the other; give two folders"
+        )
     places, costs, found = Places(out, results), cost_estimate(), read_tuned(out)
     if preset is not None and preset not in PAPER:
         raise InputError(f"there is no table or figure {preset!r}; {near_names(preset, PAPER)}")
@@ -82,7 +86,7 @@ def reproduce_command(
         return
     jobs = by_study[study]
     _tell_values(jobs, found, preset=study.name, size=size, variant=variant, out=out)
-    session = Session(out, data_dir)
+    session = CommandSession(out, data_dir)
     done = _run_missing(study, jobs, session=session, places=places, costs=costs, budget=time_left)
     if done and study.keeps_arrivals:
         _print_ratios(study, jobs, results=results)
@@ -130,7 +134,13 @@ def _needed(study: Study) -> Callable[[Iterable[Job]], list[Job]]:
 
 
 def _run_missing(
-    study: Study, jobs: Sequence[Job], *, session: Session, places: Places, costs: CostEstimate, budget: TimeBudget
+    study: Study,
+    jobs: Sequence[Job],
+    *,
+    session: CommandSession,
+    places: Places,
+    costs: CostEstimate,
+    budget: TimeBudget,
 ) -> int:
     """Run what the time allows, say how far that came, and return how many runs are done in all."""
     begun = []

@@ -8,7 +8,7 @@ import typer
 from fedadmm.cli.arguments import experiment_of
 from fedadmm.cli.console import say
 from fedadmm.cli.options import Changes, DataDir, LogTo, Out, PlanArgument, Rounds, Seed
-from fedadmm.cli.progress import Session, how_it_ended
+from fedadmm.cli.progress import CommandSession, how_it_ended
 from fedadmm.runs.goal import EXIT_CODES
 
 
@@ -31,6 +31,6 @@ def run_command(
     Example: fedadmm run digits --set algorithm.name=feddyn --rounds 20
     """
     experiment = experiment_of(plan, variant=variant, changes=changes, rounds=rounds, seed=seed)
-    ended = Session(out, data_dir, log_to, accept_code=accept_code).run(experiment)
+    ended = CommandSession(out, data_dir, log_to, accept_code=accept_code).run(experiment)
     say(how_it_ended(ended))
     raise typer.Exit(EXIT_CODES[ended.status])

@@ -11,11 +11,11 @@ import typer
 from fedadmm.cli.arguments import budget_of, columns_named, experiments_of, refuse, rows_named, search_of
 from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import Algorithms, Budget, Changes, Columns, DataDir, Out, PlanArgument, Size, Variant
-from fedadmm.cli.progress import Session
+from fedadmm.cli.progress import CommandSession
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError
 from fedadmm.runs.records import TUNING
-from fedadmm.runs.tuning import LEARNING_RATES, TUNED_FILE, Trial, trial_rows
+from fedadmm.runs.tuning import LEARNING_RATES, TUNED_FILE, Trial, at_the_edge, trial_rows
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.paper.study import as_released
 
@@ -52,9 +52,10 @@ def tune_command(
     """Find each method's best values, of its learning rate or of any key, on held-out training examples.
 
     Successive halving: all candidates are trained a little, the better half goes on, twice as far. Every method gets
-    the same number of rounds, and is judged by its metric, never on the test examples. What is found is written to
-    OUT/tuned.toml, where `fedadmm compare --tuned` and `fedadmm reproduce` read it; the candidates' runs are in
-    OUT/tuning, where `fedadmm report` and `fedadmm list` do not look.
+    the same number of rounds: its candidates, few or many, share about three times ROUNDS. It is judged by its metric,
+    never on the test examples. What is found is written to OUT/tuned.toml, where `fedadmm compare --tuned` and
+    `fedadmm reproduce` read it; the candidates' runs are in OUT/tuning, where `fedadmm report` and `fedadmm list` do
+    not look.
 
     Example: fedadmm tune digits --algorithms fedadmm,feddyn --search algorithm.rho=0.01,0.1 --rounds 30
     """
@@ -71,7 +72,7 @@ def tune_command(
     time_left = budget_of(budget)
     from fedadmm.api.tune import tuned  # imports torch, which a mistake has no need of
 
-    session = Session(out / TUNING, data_dir, tell_refused=False)
+    session = CommandSession(out / TUNING, data_dir, tell_refused=False)
 
     def run_all(planned: Sequence[Planned]) -> Sequence[Result]:
         results = session.run_all_in_time(planned, time_left)
@@ -94,6 +95,8 @@ def _show(trials: Sequence[Trial], *, title: str) -> None:
     order = f"Sorted by rounds trained, then by rounds to target, then by {trials[0].metric.name}."
     rows = [[f"[bold]{text}" for text in winner.values()], *(row.values() for row in others)]
     show_table(title, columns, rows, right=columns[1:], whole=columns, caption=order)
+    for sentence in at_the_edge(trials):
+        say(sentence)
 
 
 def _of_paper(

@@ -1,13 +1,15 @@
 """An algorithm as a table of an experiment, {name = "fedadmm", rho = 0.01}, and back."""
 
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
-from fedadmm.core.errors import OLD_WORDS, InputError, import_named, new_name
+from fedadmm.core.errors import OLD_WORDS, InputError, import_named, near_names, new_name
 from fedadmm.core.schedules import rate_from, to_plain
 
 DEFAULT = "fast_fedadmm"  # the method of an experiment that names none
@@ -24,8 +26,12 @@ def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
     elif isinstance(name, str) and name in ALGORITHMS:
         kind = ALGORITHMS[name]
     else:
-        known = f"name={name!r} is unknown; use one of {', '.join(ALGORITHMS)}"
-        raise InputError(new_name(str(name), ALGORITHMS) or known)
+        near = near_names(str(name), ALGORITHMS)
+        remedy = f'use one of {", ".join(ALGORITHMS)}, or "package.module:Class" for one of your own'
+        if near.endswith("?"):
+            remedy = f"{near} `fedadmm list` has all of them"
+        told = new_name(str(name), ALGORITHMS) or f"name={name!r} is unknown; {_in_file(str(name)) or remedy}"
+        raise InputError(told)
     if missing := getattr(kind, "__abstractmethods__", None):
         raise InputError(f"{name} does not define {', '.join(sorted(missing))}; an algorithm has these methods")
     defaults = {field.name: field.default for field in fields(kind)}
@@ -36,6 +42,14 @@ def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
         nested = isinstance(value, dict) and isinstance(defaults[key], Algorithm)
         arguments[key] = algorithm_from_table(value) if nested else rate_from(key, value)
     return kind(**arguments)
+
+
+def _in_file(name: str) -> str | None:
+    """Return the remedy for the name of a file where that of a class in it was wanted, None if there is none."""
+    file = Path(f"{name.removesuffix('.py')}.py")
+    classes = re.findall(r"^class (\w+)", file.read_text(errors="replace"), re.MULTILINE) if file.is_file() else []
+    near = " or ".join(f'"{".".join(file.with_suffix("").parts)}:{found}"' for found in classes)
+    return f"{file} is a file, and an algorithm is a class in it: did you mean {near}?" if near else None
 
 
 def algorithm_to_table(algorithm: AnyAlgorithm) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from fedadmm.data.federated import FederatedData, check_flippable
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.secure.settings import Secure
 from fedadmm.training.choices import names_of
-from fedadmm.training.evaluation import Loss, Metric
+from fedadmm.training.evaluation import Loss, Metric, loss_named
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
 from fedadmm.training.task import LearningTask
@@ -81,7 +81,10 @@ IN_FILES = ("seed", "weighting", "engine", "workers", "evaluate_every", "max_nor
 
 
 def options_from(values: Mapping[str, Any]) -> Options:
-    """Return the options of these names and values, a table as the settings it stands for; refuse an unknown name."""
+    """Return the options of these names and values, tables as settings and a named loss as the function.
+
+    An unknown name is refused.
+    """
     names = [field.name for field in fields(Options)]
     for name in values:
         if name not in names:
@@ -90,6 +93,8 @@ def options_from(values: Mapping[str, Any]) -> Options:
     Experiment(**{key: values[key] for key in IN_FILES if key in values})  # refuses what it would in a file
     tables: dict[str, Any] = {"certificate": CertificateSettings, "clock": Clock, "faults": Faults, **TABLES}
     given = {key: tables[key](**values[key]) for key in tables if isinstance(values.get(key), dict)}
+    if isinstance(values.get("loss"), str):
+        given["loss"] = loss_named(values["loss"])
     return Options(**{**values, **given})
 
 
@@ -185,6 +190,8 @@ def check_personal(algorithm: AnyAlgorithm, local: LocalTraining, personal: Sequ
         return
     if isinstance(personal, str):
         raise InputError(f"model.personal={personal!r} is not a list; write [{personal!r}]")
+    if wrong := [pattern for pattern in personal if not isinstance(pattern, str)]:
+        raise InputError(f"personal has {wrong[0]!r}, which is no text; give patterns of names, such as ['head.*']")
     if trait(algorithm, GradientsOnly) or trait(algorithm, SecondOrder):
         name = type(algorithm).__name__
         raise InputError(f"{name} has no local solve, which would train what model.personal keeps; use another method")

@@ -4,7 +4,6 @@ A docstring has an entry for each field, which begins with an example in TOML: `
 """
 
 import inspect
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from types import UnionType
@@ -21,9 +20,8 @@ from fedadmm.core.columns import Columns
 from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.per_client import Distribution, Stragglers
 from fedadmm.core.schedules import SCHEDULES, Schedule, to_plain
-from fedadmm.core.settings import Settings
+from fedadmm.core.settings import Settings, entries_of
 
-ENTRY = re.compile(r"^(\w+) = (.+?): (.*)$")
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): ""}
 
 
@@ -44,13 +42,6 @@ class KeyTable:
     name: str  # as in the file, such as local or clock.availability; "" for the keys above all tables
     about: str
     keys: tuple[Key, ...]
-
-
-def entries_of(kind: type) -> dict[str, tuple[str, str]]:
-    """Return the example and the meaning of each field that a class, or a base of it, has a line for."""
-    texts = [inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__)]
-    paragraphs = [" ".join(part.split()) for text in texts for part in re.split(r"\n(?!    )", text)]
-    return {found[1]: (found[2], found[3]) for part in paragraphs if (found := ENTRY.match(part))}
 
 
 def tables() -> Iterator[KeyTable]:
@@ -145,7 +136,7 @@ def markdown() -> str:
         rows = ["| key | type | default | example | meaning |", "| --- | --- | --- | --- | --- |"]
         for key in table.keys:
             example = f"{key.name} = {key.example}" if key.example else ""
-            cells = [f"`{key.name}`", key.type, _code(key.default), _code(example), key.meaning]
+            cells = [f"`{key.name}`", key.type, _code(key.default), _code(example), key.meaning.replace("*", "\\*")]
             rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
         parts.append("\n".join([f"## {title}\n\n{table.about}\n", *(rows if table.keys else ["It has no keys."])]))
     schedules = ["## Schedules", "A number that may change over rounds."]

@@ -66,10 +66,15 @@ def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
         return _plan(_preset_text(name_or_path), where=f"preset {name_or_path}")
     path = Path(name_or_path)
     if not path.exists():
-        raise InputError(
-            f"there is no file or preset {name_or_path!r}; "
-            f"{near_names(name_or_path, preset_names(), elsewhere=elsewhere)}"
-        )
+        files = [str(file) for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        remedy = near_names(name_or_path, preset_names(), elsewhere=[*elsewhere, *files])
+        if (file := path.with_suffix(".toml")).is_file():
+            remedy = f"did you mean {file}?"
+        raise InputError(f"there is no file or preset {name_or_path!r}; {remedy}")
+    if path.is_dir():
+        if (file := path / "experiment.toml").is_file():
+            raise InputError(f"{path} is a run folder; give {file}")
+        raise InputError(f"{path} is a folder; give a TOML file")
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -119,7 +124,7 @@ def _apply(table: Table, changes: Table) -> None:
         for part in path:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise InputError(f"cannot set {key!r}: {part} is {inner!r}, which has no keys")
+                raise InputError(f"cannot set {key!r}: {part} is {inner!r}, which has no keys; set {part} alone")
         if path[:1] == ["algorithm"] and last == "name" and inner.get("name") != value:
             inner.clear()  # the keys of one algorithm mean nothing to another
         inner[last] = value

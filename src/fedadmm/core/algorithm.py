@@ -58,9 +58,13 @@ class LocalProblem(Protocol):
     """
 
     @property
-    def client(self) -> int: ...
+    def client(self) -> int:
+        """The client's id, from 0 on."""
+
     @property
-    def round(self) -> int: ...
+    def round(self) -> int:
+        """The number of the round, from 1 on."""
+
     @property
     def first_visit(self) -> Scalar:
         """Whether no update of this client has counted yet; in a stack 1.0 or 0.0."""
@@ -74,9 +78,12 @@ class LocalProblem(Protocol):
         """The number of local steps that there is a budget for."""
 
     @property
-    def num_examples(self) -> Scalar: ...
+    def num_examples(self) -> Scalar:
+        """How many training examples the client holds."""
+
     @property
-    def learning_rate(self) -> float: ...
+    def learning_rate(self) -> float:
+        """The learning rate of this round's local steps."""
 
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
@@ -126,8 +133,8 @@ class Algorithm(ABC, Generic[ServerT, ClientT, UploadT, DownloadT]):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(
-            f"{type(self).__name__}.{name} cannot be assigned: an algorithm is a frozen dataclass; "
-            f"write {name} as a field of the class, such as `{name}: float = 0.1`"
+            f"{type(self).__name__}.{name} cannot be assigned: an algorithm keeps nothing on itself; return what is "
+            f"kept as a field of Server, or of Client; a constant is a field of the class, `{name}: float = 0.1`"
         )
 
     def __delattr__(self, name: str) -> None:

@@ -42,12 +42,24 @@ def checked_call(function: Callable[P, Returned], *, name: str | None = None) ->
         try:
             bound = signature.bind(*positional, **named)
         except TypeError as error:
-            raise InputError(f"{called_as}: {error}; see help(fedadmm.{called_as})") from None
+            reason = _too_many(signature, positional) or str(error)
+            raise InputError(f"{called_as}: {reason}; see help(fedadmm.{called_as})") from None
         if name is None:
             _check_types(function, bound.arguments)
         return function(*positional, **named)
 
     return called
+
+
+def _too_many(signature: inspect.Signature, positional: Sequence[Any]) -> str | None:
+    """Return what is wrong where more values are given without a name than may be, None if that is not it."""
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    places = [name for name, parameter in signature.parameters.items() if parameter.kind in by_place]
+    if len(positional) <= len(places):
+        return None
+    unnamed = len(positional) - ("self" in places)
+    known = ", ".join(place for place in places if place != "self") or "no value"
+    return f"{unnamed} values are given without a name, and it takes {known} so"
 
 
 def _check_types(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

@@ -84,7 +84,7 @@ def settled(journal: Journal, request: Request) -> Journal:
         raise InputError(
             f"the server was rolled back to update {applied} of client {client}, and the states here are of updates "
             f"{', '.join(map(str, confirmed))}; restore this client's folder of that time, or have the server's "
-            f"operator run: fedadmm federation rebind {client} --anew"
+            f"operator run: fedadmm federation rebind {client} STATE-DIR/NAME/server --anew"
         )
     if applied < journal.acknowledged:
         raise InputError(
@@ -95,7 +95,7 @@ def settled(journal: Journal, request: Request) -> Journal:
     raise InputError(
         f"the server applied update {applied} of client {client}, and the state here is of update "
         f"{journal.acknowledged}: it is older; restore the newer one, or have the server's operator run: fedadmm "
-        f"federation rebind {client} --anew"
+        f"federation rebind {client} STATE-DIR/NAME/server --anew"
     )
 
 

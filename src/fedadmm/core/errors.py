@@ -21,7 +21,8 @@ class InputError(ValueError):
 def near_names(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = (), what: str = "presets") -> str:
     """Return the remedy for a name that is not known: those near it, here or elsewhere, or else all of here."""
     names = list(known)
-    near = difflib.get_close_matches(name, [*names, *elsewhere])
+    as_small = {other.lower(): other for other in [*elsewhere, *names]}
+    near = [as_small[found] for found in difflib.get_close_matches(name.lower(), as_small)]
     return f"did you mean {' or '.join(near)}?" if near else f"the {what} are {', '.join(names)}"
 
 
@@ -57,6 +58,9 @@ def name_of(function: object) -> str:
 def import_named(path: str, *, what: str) -> Any:
     """Return the object that "package.module:attribute" names; `what` says in an error what it was wanted for."""
     module_name, _, attribute = path.partition(":")
+    if module_name.endswith(".py"):
+        name = ".".join(Path(module_name).with_suffix("").parts)
+        raise InputError(f'{what} "{path}" names a file; write "{name}:{attribute}", the name of its module')
     if not all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")]):
         raise InputError(f'{what} "{path}" is not a name; write it as "package.module:function"')
     look_for_modules_in(Path.cwd())

@@ -72,11 +72,11 @@ class MeanInOrder:
         self._partial.append((height, message))
 
     def mean(self) -> Message:
-        """Return the mean of what was added."""
-        total = self._partial[-1][1]
-        for _, left in reversed(self._partial[:-1]):
-            total = rebuilt(left, (a + b for a, b in zip(left, total, strict=True)))
-        return rebuilt(total, (field / self.weight for field in total))
+        """Return the mean of what was added, made in the memory of the partial sums."""
+        total = self._partial.pop()[1]
+        while self._partial:
+            total = _added(self._partial.pop()[1], total, alpha=1.0)
+        return rebuilt(total, (f / self.weight if is_number(f) else f.div_(self.weight) for f in total))
 
 
 def _added(left: M, right: M, *, alpha: float) -> M:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, near_names
 
 Direction = Literal["higher", "lower"]
 
@@ -166,9 +166,9 @@ def check_goal(
     known = [*METRICS, *own]
     known += of_clients(["accuracy", "loss", *own]) if client_test else []
     if metric is not None and metric not in known:
-        raise InputError(
-            f"metric={metric!r} is unknown; use {', '.join(known)}, or define it in [model.metrics], or metrics={{...}}"
-        )
+        remedy = near_names(metric, known, what="metrics")
+        other = "" if remedy.endswith("?") else "; define others in [model.metrics], or metrics={...}"
+        raise InputError(f"metric={metric!r} is unknown; {remedy}{other}")
     if metric is None and direction is not None:
         raise InputError(f'direction="{direction}" is of no metric; give metric too, or leave direction out')
     judge = ACCURACY if metric is None else metric_named(metric, direction)

@@ -96,6 +96,14 @@ class CorrectsLateNewcomers(ABC):
         """Return what a newcomer's upload counts as, if it downloaded `then` and the newest download is `now`."""
 
 
+class LetsGoOfClients(ABC):
+    """A method whose server can let go of a client that has lost its state and begins anew."""
+
+    @abstractmethod
+    def without_client(self, server: Any) -> Any:
+        """Return the server's state without the share of a client seen, which nobody knows: the mean share."""
+
+
 class Invariant(NamedTuple):
     """A vector of the server's that is, up to rounding, a weighted mean over its clients' states."""
 

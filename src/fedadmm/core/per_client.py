@@ -86,7 +86,8 @@ class Distribution(Settings):
         keys = KEYS[self.distribution]
         if sorted(given) != sorted(keys):
             raise InputError(
-                f"a {self.distribution} distribution has {' and '.join(keys)}, not {', '.join(given) or 'nothing'}"
+                f"a {self.distribution} distribution has {' and '.join(keys)}, not {', '.join(given) or 'nothing'}; "
+                "give these keys"
             )
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InputError(f"low={self.low:g} is above high={self.high:g}; exchange them")
@@ -133,6 +134,7 @@ class Range:
         return int(generator.integers(self.low, self.high + 1))
 
 
+MOST = 10**9  # epochs of a visit: more would be a slip of the pen, and beyond what is added up exactly
 REMEDY = 'use a number from 1 on, a range such as "1..5"'
 
 
@@ -200,6 +202,7 @@ def _number_or_range(name: str, value: Any, *, remedy: str) -> int | str:
     match = re.fullmatch(r"(\d+)\.\.(\d+)", value)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise InputError(f"{name}={value!r} is not a range; {remedy}")
+    _check_most(name, int(match[2]), value)
     return value
 
 
@@ -209,4 +212,10 @@ def _number(name: str, value: Any, *, remedy: str) -> int:
         raise InputError(f"{name}={value!r} is not a number of epochs; {remedy}")
     if int(value) < 1:
         raise InputError(f"{name}={value} does no work; {remedy}")
+    _check_most(name, int(value), value)
     return int(value)
+
+
+def _check_most(name: str, number: int, value: Any) -> None:
+    if number > MOST:
+        raise InputError(f"{name}={value!s:.30} is more work than can be done; use at most {MOST:,}")

@@ -31,11 +31,11 @@ class Assignment(NamedTuple):
     client: int
     round: int  # counted from 1
     epochs: int
-    gradients: int | None = None  # of single examples, that it has the time for; None: for any number
-    hears: bool = True  # whether the server's state has reached it since its last update
+    max_gradients: int | None = None  # of single examples, that it has the time for; None: any number
+    informed: bool = True  # whether the server's state has reached it since its last update
     sends: bool = True  # whether what it makes is sent
     last_round: int | None = None  # in which its last update counted; None: none did
-    largest: float = math.inf  # the norm above which its upload is refused
+    max_norm: float = math.inf  # the norm above which its upload is refused
     clip: float | None = None  # the norm to which it shortens its upload, where that changes from round to round
 
     @property
@@ -150,7 +150,7 @@ def run_client(
         sent = transport.send(sent, before=known, assignment=assignment)
         finite = is_finite(sent.upload) and is_finite(sent.state)
     stats = stats._replace(upload_norm=norm_of(sent.upload), within_clip=sent.within_clip)
-    oversized = stats.upload_norm > assignment.largest or not sent.fits
+    oversized = stats.upload_norm > assignment.max_norm or not sent.fits
     result = ClientResult(
         assignment.client,
         sent.upload,
@@ -183,7 +183,7 @@ def norm_limit(max_norm: float | str | None, *, theta: Vector, medians: Iterable
 def received(algorithm: AnyAlgorithm, download: Any, state: Message, assignment: Assignment) -> Message:
     """Return a client's state once the download has reached it."""
     skipping = trait(algorithm, SkipsCommunication)
-    return skipping.receive(download, state) if skipping is not None and assignment.hears else state
+    return skipping.receive(download, state) if skipping is not None and assignment.informed else state
 
 
 def run_round(
@@ -269,10 +269,13 @@ def _mean_loss(counting: Sequence[ClientResult], weight: Callable[[int], float])
     return sum(own * result.stats.loss for own, result in zip(weights, counting, strict=True)) / sum(weights)
 
 
+ACHIEVED = tuple(f"{name}_{of}" for name in ("epsilon", "steps") for of in ("min", "median", "max"))
+
+
 def achieved(counting: Sequence[ClientStats]) -> dict[str, float]:
     """Return the least, the median and the largest epsilon and number of steps; nothing if no epsilon is known."""
     epsilons = [stats.epsilon for stats in counting if stats.epsilon is not None]
     if not epsilons:
         return {}
-    columns: dict[str, Sequence[float]] = {"epsilon": epsilons, "steps": [stats.steps for stats in counting]}
-    return {f"{name}_{of.__name__}": of(column) for name, column in columns.items() for of in (min, median, max)}
+    columns: tuple[Sequence[float], ...] = (epsilons, [stats.steps for stats in counting])
+    return dict(zip(ACHIEVED, [of(column) for column in columns for of in (min, median, max)], strict=True))

@@ -159,6 +159,9 @@ def check_fields(method: Any) -> None:
         if get_origin(kind) is Literal and value not in get_args(kind):
             choices = " or ".join(f'"{choice}"' for choice in get_args(kind))
             raise InputError(f"{name}={value!r} is unknown; use {choices}")
+        as_written = getattr(kind, "__name__", kind)
+        if as_written in ("int", "float") and isinstance(value, str | list | tuple | dict):
+            raise InputError(f"{name}={value!r} is not a number; {type(method).__name__} has `{name}: {as_written}`")
         for check in getattr(kind, "__metadata__", ()):
             check(name, value, method=type(method).__name__)
 

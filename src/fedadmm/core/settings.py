@@ -1,6 +1,8 @@
 """Frozen, validated settings whose errors are sentences, and the kinds of numbers that they have."""
 
+import inspect
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 from inspect import Parameter, Signature
@@ -10,6 +12,18 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from pydantic._internal._model_construction import ModelMetaclass
 
 from fedadmm.core.errors import InputError, near_names, new_name
+
+ENTRY = re.compile(r"^(\w+) = (.+?): (.*)$")  # of a docstring: `batch_size = 32: a number, or "full".`
+# What pydantic calls a value that it wanted, by the first word of an error's type, and how it is asked for.
+WANTED = {
+    "tuple": "a list",
+    "list": "a list",
+    "dict": "a table",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+}
 
 
 class _Readable(ModelMetaclass):
@@ -28,11 +42,12 @@ class Settings(BaseModel, metaclass=_Readable):
     def __init__(self, /, *nameless: Any, **values: Any) -> None:
         if nameless:
             keys = ", ".join(f"{key}=..." for key in list(type(self).model_fields)[:2])
-            raise InputError(f"{type(self).__name__} takes its keys by their names: {type(self).__name__}({keys})")
+            name = type(self).__name__
+            raise InputError(f"{name} takes its keys by their names; write {name}({keys})")
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise InputError(_sentence(error, known=list(type(self).model_fields))) from None
+            raise InputError(_sentence(error, kind=type(self))) from None
         for key, value in values.items():
             if isinstance(value, bool) and key in type(self).model_fields and not _takes_bool(type(self), key):
                 raise InputError(f"{key}={value} does not fit; it is not true or false; `fedadmm keys` says what it is")
@@ -112,9 +127,16 @@ def _is_norm(value: float | str) -> bool:
 MaxNorm = Annotated[float | str, within('a number greater than 0, or a multiple from 1 on such as "100x"', _is_norm)]
 
 
-def _sentence(error: ValidationError, *, known: list[str]) -> str:
+def entries_of(kind: type) -> dict[str, tuple[str, str]]:
+    """Return the example and the meaning of each field that a class, or a base of it, has a line for."""
+    texts = [inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__)]
+    paragraphs = [" ".join(part.split()) for text in texts for part in re.split(r"\n(?!    )", text)]
+    return {found[1]: (found[2], found[3]) for part in paragraphs if (found := ENTRY.match(part))}
+
+
+def _sentence(error: ValidationError, *, kind: type[Settings]) -> str:
     """Return the first problem as one sentence with the value and the remedy."""
-    first = error.errors()[0]
+    first, known = error.errors()[0], list(kind.model_fields)
     field = ".".join(map(str, first["loc"][:1]))
     # A value of several types has a problem with each: a sentence of ours says more than pydantic's.
     of_field = (problem for problem in error.errors() if problem["loc"][:1] == first["loc"][:1])
@@ -129,6 +151,12 @@ def _sentence(error: ValidationError, *, known: list[str]) -> str:
     where = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part in known) or field
     if first["type"] == "model_type":
         return f"{where}={first['input']!r} is not a table; set a key of it, such as those of `fedadmm keys {where}`"
+    wanted, example = WANTED.get(first["type"].partition("_")[0]), entries_of(kind).get(field)
+    if wanted is not None and first["type"].partition("_")[2] in ("type", "parsing", "from_float"):
+        such = f", such as {field} = {example[0]}" if example else ""
+        return f"{where}={first['input']!r} does not fit; give {wanted}{such}"
+    if first["type"] == "literal_error":
+        return f"{where}={first['input']!r} does not fit; use {first['ctx']['expected']}"
     return f"{where}={first['input']!r} does not fit: {first['msg'][0].lower()}{first['msg'][1:]}"
 
 

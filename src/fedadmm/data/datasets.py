@@ -44,6 +44,11 @@ class Dataset(NamedTuple):
 MOMENTS: dict[str, dict[str, dict[str, list[float]]]] = PUBLISHED["moments"]
 
 
+def moments_of(name: str, normalisation: str | None) -> dict[str, list[float]] | None:
+    """Return the mean and the std that pixels in [0, 1] are normalised by, None where inputs are taken as they are."""
+    return MOMENTS.get(normalisation or "dataset", {}).get(name)
+
+
 @checked_call
 def load(
     name: str,
@@ -88,8 +93,8 @@ def load(
     else:
         train, test = read_idx_images(MNIST if name == "mnist" else FASHION_MNIST, folder=folder)
         groups = _mnist_writers(folder) if name == "mnist" else None
-    if normalisation != "none":
-        mean, std = (torch.tensor(MOMENTS[normalisation][name][key]).view(-1, 1, 1) for key in ("mean", "std"))
+    if (moments := moments_of(name, normalisation)) is not None:
+        mean, std = (torch.tensor(moments[key]).view(-1, 1, 1) for key in ("mean", "std"))
         for part in (train, test):
             part.inputs.sub_(mean).div_(std)
     return Dataset(train, test, _num_classes([train.targets, test.targets]), groups)
@@ -118,6 +123,8 @@ def make_dataset(
     """
     if train is None:
         raise InputError("there are no training examples; give a pair (inputs, targets) or a torch Dataset")
+    if isinstance(train, Dataset):
+        raise InputError("this is a Dataset already; deal it out as it is, by fedadmm.federate(dataset, ...)")
     lazy = True if collate is not None else lazy
     parts = [kept(part, lazy=lazy) for part in (train, test) if part is not None]
     reader, examples = None, [part for part in parts if isinstance(part, Examples)]

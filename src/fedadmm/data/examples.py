@@ -1,6 +1,8 @@
 """Labelled examples as two tensors, whatever they came as."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +13,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedadmm.core.errors import InputError, calling
 
-Tree = Any  # a tensor, or tuples, lists and dicts of such
+Tree = Any  # a tensor, or tuples, lists, dicts and dataclasses of such
 
 IGNORED = -100  # the target that torch's cross entropy leaves out, if it is told no other
 _WHOLE = (torch.int16, torch.int32, torch.int64)
@@ -126,7 +128,23 @@ def mapped(function: Callable[..., Any], *trees: Tree) -> Tree:
     if isinstance(first, tuple | list):
         parts = [mapped(function, *some) for some in zip(*trees, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    if is_record(first):
+        parts = [mapped(function, *(getattr(tree, field.name) for tree in trees)) for field in fields(first)]
+        return _with_fields(first, parts)
     return function(*trees)
+
+
+def is_record(tree: Tree) -> bool:
+    """Return whether something is an object of a dataclass, as the outputs of some models are."""
+    return is_dataclass(tree) and not isinstance(tree, type)
+
+
+def _with_fields(record: Any, values: Sequence[Any]) -> Any:
+    """Return a copy of a dataclass's object with other fields; it may be frozen, and have an __init__ of its own."""
+    other = copy.copy(record)
+    for field, value in zip(fields(record), values, strict=True):
+        object.__setattr__(other, field.name, value)
+    return other
 
 
 def _of_kind(kind: type[dict[Any, Any]], table: dict[Any, Any]) -> dict[Any, Any]:

@@ -73,7 +73,7 @@ class PartitionedData(Shown):
     def label_counts(self) -> np.ndarray:
         """Return how many targets of each class each client holds, [client, class]."""
         if self.num_classes == 0:
-            raise InputError("targets are numbers, not classes, so there is nothing to count; use whole targets")
+            raise InputError("targets are numbers, and label_counts counts classes; use num_examples, or plot()")
         targets = self.targets.numpy().reshape(len(self.targets), -1)
         owners = np.repeat(np.arange(self.num_clients), self.num_examples)[:, None]
         cells = (owners * self.num_classes + targets)[targets != IGNORED]
@@ -169,8 +169,9 @@ def _classes(labels: np.ndarray, *, partition: Any, quantiles: int | None) -> np
     if labels.ndim > 1 and labels[0].size == 1:
         labels = labels.reshape(-1)
     if labels.ndim > 1:
+        by = "one class" if quantiles is None else "quantiles of one number"
         raise InputError(
-            f'partition "{partition}" deals by one class an example, and targets have shape {labels.shape[1:]}; '
+            f'partition "{partition}" deals by {by} an example, and targets have shape {labels.shape[1:]}; '
             'use "iid", "natural" with groups, or a function of your own'
         )
     if labels.dtype.kind != "f":
@@ -182,7 +183,7 @@ def _classes(labels: np.ndarray, *, partition: Any, quantiles: int | None) -> np
         )
     if quantiles < 2:
         raise InputError(f"quantiles={quantiles} is out of range; use a whole number from 2 on, such as 10")
-    return np.searchsorted(np.quantile(labels, np.arange(1, quantiles) / quantiles), labels, side="right")
+    return partitions.by_quantile(labels, quantiles)
 
 
 def _users_own(partition: str | Partitioner) -> Partitioner:

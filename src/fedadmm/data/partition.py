@@ -14,6 +14,11 @@ Indices = list[np.ndarray]  # [client][example of the client]
 Partitioner = Callable[[np.ndarray, int | None, np.random.Generator], Indices]
 
 
+def by_quantile(numbers: np.ndarray, quantiles: int) -> np.ndarray:
+    """Return in which of so many quantiles each number is, from 0 on."""
+    return np.searchsorted(np.quantile(numbers, np.arange(1, quantiles) / quantiles), numbers, side="right")
+
+
 def iid(labels: np.ndarray, *, num_clients: int, generator: np.random.Generator) -> Indices:
     """Deal the shuffled examples evenly."""
     _check_num_clients(num_clients, num_examples=len(labels))

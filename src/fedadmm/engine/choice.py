@@ -7,17 +7,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import torch
+
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine, EngineName, Store, num_cores
 from fedadmm.core.errors import InputError
 from fedadmm.core.transport import Transport
-from fedadmm.engine.probe import check_elementwise
+from fedadmm.engine.probe import check_elementwise, probe
 from fedadmm.engine.serial import SerialEngine
 from fedadmm.engine.stacked import StackedEngine
 from fedadmm.engine.workers import WorkersEngine
 from fedadmm.training.task import LearningTask
 
-STACKED_UP_TO = 100_000  # parameters: there a stack on one core takes a third of the time of workers on two
+STACKED_UP_TO = 100_000  # parameters, of a method whose clients keep vectors
+STATELESS_UP_TO = 300_000  # of one whose clients keep none, with batches that are small
+SMALL_BATCH = 50  # examples: with larger ones the products take the time, and workers are as fast
 
 logger = logging.getLogger(__name__)
 
@@ -80,16 +84,33 @@ def choose(
 
 
 def _picked(algorithm: AnyAlgorithm, task: LearningTask) -> Choice:
-    size = f"{task.num_parameters:,} parameters"
-    if task.num_parameters > STACKED_UP_TO:
-        return Choice("workers", f"{size} are more than {STACKED_UP_TO:,}")
+    """Return the engine that is the fastest in benchmarks/choice.py, whose table is in docs/SPEED.md.
+
+    A stack saves what Python costs at each step of each client, which is nearly all the time of a small model; serial
+    and workers pay it. The larger the model and the batch, the more of a step is arithmetic, which workers do as fast.
+    Before that, states decide: those of a stack pass through one process, those of workers through all of them.
+    Convolutions are grouped in a stack, which is no faster. Where no stack can be made workers are taken, as no test of
+    the model tells how much work its clients have: only with very little of it is serial faster.
+    """
+    number = task.num_parameters
+    if number > STATELESS_UP_TO:
+        return Choice("workers", f"{number:,} parameters are more than {STATELESS_UP_TO:,}")
     if task.has_convolutions:
         return Choice("workers", "convolutions are no faster in a stack")
+    if number > STACKED_UP_TO and _keeps_vectors(algorithm, task):
+        return Choice("workers", f"{number:,} parameters are more than {STACKED_UP_TO:,}, and clients keep a state")
+    if number > STACKED_UP_TO and (task.local.batch_size == "full" or task.local.batch_size > SMALL_BATCH):
+        return Choice("workers", f"{number:,} parameters are more than {STACKED_UP_TO:,}, and batches are large")
     try:
         _check_stackable(algorithm, task)
     except InputError as error:
         return Choice("workers", str(error))
-    return Choice("stacked", f"{size} are at most {STACKED_UP_TO:,}")
+    limit = STACKED_UP_TO if number <= STACKED_UP_TO else STATELESS_UP_TO
+    return Choice("stacked", f"{number:,} parameters are at most {limit:,}")
+
+
+def _keeps_vectors(algorithm: AnyAlgorithm, task: LearningTask) -> bool:
+    return any(isinstance(field, torch.Tensor) for field in probe(algorithm, task.model.weights).client)
 
 
 def _check_stackable(algorithm: AnyAlgorithm, task: LearningTask) -> None:

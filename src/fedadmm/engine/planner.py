@@ -17,7 +17,7 @@ LastRound = Callable[[int], int | None]  # of a client
 Speed = Callable[[int], float]  # of a client's device, in gradients of single examples per second
 
 
-class Plans(Protocol):
+class RoundPlanner(Protocol):
     """Says who takes part in a round, and what each is asked to do."""
 
     def plan(self, round: int, *, informed: Informed = None, last_round: LastRound = never) -> list[Assignment]: ...
@@ -60,12 +60,12 @@ class Planner:
                 senders = set()
         hearers = set(clients) if informed is None else informed
         return [
-            self.assignment(round, each, hears=each in hearers, sends=each in senders, last_round=last_round(each))
+            self.assignment(round, each, informed=each in hearers, sends=each in senders, last_round=last_round(each))
             for each in clients
         ]
 
     def assignment(
-        self, round: int, client: int, *, hears: bool = True, sends: bool = True, last_round: int | None = None
+        self, round: int, client: int, *, informed: bool = True, sends: bool = True, last_round: int | None = None
     ) -> Assignment:
         """Return what one client is asked to do in a round."""
         local, gradients = self.local, None
@@ -73,4 +73,4 @@ class Planner:
         if local.seconds is not None:
             speed = self.speed or partial(local.speed_of, seed=self.seed, facts=self.devices.facts)
             gradients = int(local.seconds * speed(client))
-        return Assignment(client, round, epochs, gradients, hears, sends, last_round)
+        return Assignment(client, round, epochs, gradients, informed, sends, last_round)

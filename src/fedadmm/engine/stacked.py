@@ -70,7 +70,7 @@ class StackedEngine(SerialEngine):
             with calling(f"client_update of {type(algorithm).__name__}, for a stack of clients in round {round},"):
                 upload, after = algorithm.client_update(download, before, problem)
             norms = _row_norms(upload, len(clients), form=self._upload_form)
-            oversized = [norm > each.largest for norm, each in zip(norms, problem.assignments, strict=True)]
+            oversized = [norm > each.max_norm for norm, each in zip(norms, problem.assignments, strict=True)]
             whole = _finite_rows((*upload, *after), len(clients))
         finite = [own and not too_long for own, too_long in zip(whole, oversized, strict=True)]
         # In memory of their own where they are kept as they are: a row would keep the whole stack.

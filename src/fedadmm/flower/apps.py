@@ -112,6 +112,7 @@ class Node:
     @private_files()
     def describe(self, content: RecordDict) -> RecordDict:
         """Say who this is and what its model looks like; a state folder of another federation is refused here."""
+        self._task.check_batches(client=self.client)
         with self._store(federation_of(content)) as store:
             journal = store.journal()
             own: dict[str, Any] = {"client": self.client, "model": self._wire.description, "journal": journal}
@@ -177,7 +178,8 @@ class Node:
 
     def _bounded(self, request: NodeRequest) -> Assignment:
         """Return an assignment with the norm that the upload must not exceed, where the server cannot see it."""
-        return request.assignment._replace(largest=norm_limit(self._max_norm, theta=request.download.theta, medians=()))
+        limit = norm_limit(self._max_norm, theta=request.download.theta, medians=())
+        return request.assignment._replace(max_norm=limit)
 
     def _encoded(self, result: ClientResult) -> Arrays | None:
         """Return the form in which an upload travels; one that is not finite was not encoded, and has any."""
@@ -201,10 +203,10 @@ class Node:
                 f"this node is client {self.client}, and it is asked as client {asked}; keep a node's client-id"
             )
         work, planned = request.assignment, self._planner.assignment(request.assignment.round, asked)
-        if (work.epochs, work.gradients) != (planned.epochs, planned.gradients):
+        if (work.epochs, work.max_gradients) != (planned.epochs, planned.max_gradients):
             raise InputError(
-                f"client {asked} is asked for {work.epochs} epochs (gradients: {work.gradients}), and [local] means "
-                f"{planned.epochs} (gradients: {planned.gradients}); use the same version on all machines"
+                f"client {asked} is asked for {work.epochs} epochs (gradients: {work.max_gradients}), and [local] "
+                f"means {planned.epochs} (gradients: {planned.max_gradients}); use the same version on all machines"
             )
         return request
 
@@ -245,7 +247,7 @@ def server_app(
             if settings.rollback_to:
                 strategy.roll_back(grid)
                 return
-            around = wrap(strategy)
+            around, before = wrap(strategy), strategy.checkpoint.round
             around.start(
                 grid if around is strategy else ScreenedGrid(grid, strategy.sound),
                 strategy.arrays,
@@ -253,6 +255,7 @@ def server_app(
                 timeout=settings.round_timeout,
                 evaluate_fn=lambda *_: MetricRecord(dict(strategy.scores)) if strategy.scores else None,
             )
+            strategy.check_applied(since=before)
         finally:
             strategy.close()
 

@@ -94,7 +94,7 @@ class ClientNodes:
             else:
                 problems.append(
                     f"client {client} has another state under update {applied} than it had when that was applied; "
-                    f"restore its folder, or use: fedadmm federation rebind {client} --anew"
+                    f"restore its folder, or use: {self._rebind(client)} --anew"
                 )
         if problems:
             raise InputError("\n".join(problems))
@@ -161,6 +161,9 @@ class ClientNodes:
             nodes.refused(node, problem)
             log(WARNING, "Node %d is left out: %s", node, problem)
 
+    def _rebind(self, client: int) -> str:
+        return f"fedadmm federation rebind {client} {self._folder.folder.path}"
+
     def _problem(self, told: Description) -> str | None:
         client = told.client
         if not 0 <= client < self._num_clients:
@@ -170,7 +173,7 @@ class ClientNodes:
         if (key := self._folder.key_of(client)) not in (None, told.key):
             return (
                 f"client {client} joined with key {key[:8]}, and this node has key {told.key[:8]}; if its machine was "
-                f"replaced, end the run and use: fedadmm federation rebind {client}"
+                f"replaced, end the run and use: {self._rebind(client)}"
             )
         for theirs, ours in zip_longest(told.model, self._model, fillvalue="nothing"):
             if theirs != ours:

@@ -19,8 +19,9 @@ from fedadmm.core.delivery import NONE
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import made_whole
 from fedadmm.runs.check import CheckResult, Finding, file_findings, index_findings, problem, read_findings
+from fedadmm.runs.code import accepted_changes
 from fedadmm.runs.export import read_model, state_tensors
-from fedadmm.runs.records import RunFolder
+from fedadmm.runs.records import MIXED_CODE, RunFolder
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.file import about_of, copy_store
 from fedadmm.state.node import NodeStore
@@ -99,6 +100,8 @@ def _server(path: Path, about: dict[str, str]) -> Iterator[Finding]:
         yield Finding("fact", "rounds", f"{len(records)}")
         yield Finding("fact", "clients whose updates were applied", f"{len(store):,}")
         yield Finding("fact", "rounds to roll back to", ", ".join(map(str, store.older_checkpoints())) or "none")
+        if lines := accepted_changes(store):
+            yield Finding("fact", MIXED_CODE, "; ".join(lines))
         yield from index_findings(store, records)
         for client in store:
             store.get(client)  # every checksum
@@ -140,9 +143,9 @@ def export_folder(path: Path, *, client: int | None, personal: bool) -> tuple[di
             journal = store.journal()
             saved = store.get(journal.pending if journal.acknowledged == NONE else journal.acknowledged)
         if saved is None:
-            raise InputError(f"client {owner} has no state in {path}: it never took part")
-        number, known = (journal.pending, "not yet") if journal.acknowledged == NONE else (journal.acknowledged, "")
-        return state_tensors(saved.state, model), f"after update {number}, {known} confirmed by the server"
+            raise InputError(f"client {owner} has no state in {path}; it never took part: export another")
+        number, known = (journal.pending, "not yet ") if journal.acknowledged == NONE else (journal.acknowledged, "")
+        return state_tensors(saved.state, model), f"after update {number}, {known}confirmed by the server"
 
 
 def _algorithm_of(path: Path) -> AnyAlgorithm | None:

@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Request
+from fedadmm.core.errors import InputError
 from fedadmm.core.mean import is_finite, norm_of
 from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, norm_limit
 from fedadmm.flower.incoming import MALFORMED
@@ -46,7 +47,7 @@ def pack_request(request: NodeRequest, wire: Wire, *, config: ConfigRecord) -> R
     facts |= {"epochs": assignment.epochs, "number": delivery.number, "applied": delivery.applied}
     facts["rollback"] = delivery.rollback
     facts |= {"federation": request.federation, "integers": buffers.integers.tolist()}
-    optional = {"gradients": assignment.gradients, "last-round": assignment.last_round, "clip": assignment.clip}
+    optional = {"gradients": assignment.max_gradients, "last-round": assignment.last_round, "clip": assignment.clip}
     for key, value in optional.items():
         if value is not None:
             facts[key] = value
@@ -262,5 +263,9 @@ def _reason(message: Message) -> str:
     """Return why a reply is an error: the last line of what a client raised is the sentence."""
     if message.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
         return "it did not answer within round-timeout"
-    lines = (message.error.reason or "no reason was given").strip().splitlines() or [""]
-    return f"{printable(lines[-1])} (code {message.error.code})"
+    reason = (message.error.reason or "no reason was given").strip()
+    kind, raised, text = reason.removesuffix("'>").partition("'>:<'")  # <class 'ValueError'>:<'its words'>
+    if raised:
+        name = kind.rpartition(".")[2].removeprefix("<class '")
+        reason = text if name == InputError.__name__ else f"{name}: {text}"
+    return printable((reason.strip().splitlines() or [""])[-1])

@@ -71,7 +71,8 @@ class SecureNode:
         with self._remembering():
             if self._number <= self._kept.get("number", 0):
                 raise InputError(
-                    f"client {self._client} has drawn secrets for sum {self._kept['number']}, not before it"
+                    f"client {self._client} has drawn secrets for sum {self._kept['number']}, and is asked for sum "
+                    f"{self._number}; the server goes on with a later sum"
                 )
             if self._round <= (known := self._kept.get("masked", 0)):
                 raise InputError(
@@ -124,7 +125,7 @@ class SecureNode:
             if self._kept["round"] != self._round:
                 raise InputError(
                     f"client {self._client} drew secrets for round {self._kept['round']}, and is asked for round "
-                    f"{self._round}"
+                    f"{self._round}; the server goes on with a later sum"
                 )
             keys = {client: keys for client, keys in self._neighbours().items() if client in sealed}
             hidden = masked(own, self._terms(self._kept["threshold"]), keys, words)
@@ -141,7 +142,7 @@ class SecureNode:
                 self._reveal(senders)
             if self._kept["senders"] != senders:
                 raise InputError(
-                    f"client {self._client} has taken masks off sum {self._number} for other senders: once is enough"
+                    f"client {self._client} has taken masks off sum {self._number} for other senders; it does so once"
                 )
             facts: dict[str, Any] = {}
             for kind, shares in self._kept["revealed"].items():
@@ -160,7 +161,10 @@ class SecureNode:
     def _secrets(self, *, stage: int) -> Secrets:
         """Return the secrets of this sum; refuse what comes twice, or out of order."""
         if self._kept.get("number") != self._number or self._kept.get("stage") != stage:
-            raise InputError(f"client {self._client} is not at stage {stage} of sum {self._number}: it was asked twice")
+            raise InputError(
+                f"client {self._client} is not at stage {stage} of sum {self._number}: it was asked twice; the "
+                "server goes on with a later sum"
+            )
         return Secrets(self._client, *map(bytes.fromhex, self._kept["secrets"]))
 
     def _terms(self, threshold: int) -> Terms:

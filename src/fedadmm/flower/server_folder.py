@@ -10,22 +10,27 @@ from typing import NamedTuple
 
 import tomli_w
 
+from fedadmm.config.algorithm_table import algorithm_to_table
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE
 from fedadmm.core.engine import state_types
 from fedadmm.core.errors import InputError
 from fedadmm.core.files import write_whole
+from fedadmm.core.optional import LetsGoOfClients
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.flower.json_log import lines_of_log
 from fedadmm.flower.node_status import NodeStatus
 from fedadmm.flower.settings import FederationSettings
 from fedadmm.flower.unfinished import OpenSum, Release
+from fedadmm.own_code.definitions import definitions
+from fedadmm.runs.code import check_code, named_in, note_code
 from fedadmm.runs.export import write_model
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.node import REMEDY
 from fedadmm.training.flat import FlatModel
 
+OF_A_SERVER = f"{REMEDY}, or go on with rounds of both by accept-code = true"
 STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"
 
 
@@ -73,6 +78,7 @@ class ServerFolder:
     ) -> None:
         """Open the folder that the settings name, or another; to make it, `initial`, theta^0, is needed."""
         self.folder = RunFolder(settings.server_folder if path is None else path)
+        self._algorithm = settings.algorithm
         with ExitStack() as held:
             held.enter_context(self.folder.lock(remedy=STOP))
             fresh = {} if self.folder.state.exists() else {"federation": uuid.uuid4().hex}
@@ -82,6 +88,8 @@ class ServerFolder:
                 self.folder.state, types=types, identity=identity, initial=initial, durability="power", remedy=REMEDY
             )
             held.callback(self.store.close)
+            if initial is not None:
+                self._check_code(settings, size=len(initial))
             held.enter_context(lines_of_log(self.folder.path / "log.jsonl"))
             self._held = held.pop_all()
         self.federation = self.store.about["federation"]
@@ -90,6 +98,13 @@ class ServerFolder:
         self.folder.write_records(self.records())
         self.nodes = NodeStatus(self.folder.path)
 
+    def _check_code(self, settings: FederationSettings, *, size: int) -> None:
+        """Refuse, as a run folder does, another code of the user's algorithm than the rounds were made with."""
+        code = definitions(named_in(algorithm_to_table(settings.algorithm)))
+        note_code(
+            self.store, code, check_code(self.store, code, size=size, accept=settings.accept_code, remedy=OF_A_SERVER)
+        )
+
     def close(self) -> None:
         """Let go of the folder."""
         self._held.close()
@@ -97,6 +112,15 @@ class ServerFolder:
     def records(self) -> list[Record]:
         """Return the records of the committed rounds."""
         return [Record.from_json(table) for table in self.store.records()]
+
+    def check_applied(self, *, since: int) -> None:
+        """Raise an error if all rounds since one were void: scripts are to know that nothing has come of a run."""
+        played = [record for record in self.records() if record.round > since]
+        if played and not any(record.clients for record in played):
+            raise InputError(
+                f"no update was applied in round {since + 1} to {played[-1].round}; fedadmm federation status --server "
+                f"{self.folder.path} says why"
+            )
 
     def applied(self, client: int) -> int:
         """Return the number of a client's last update that was applied."""
@@ -108,10 +132,15 @@ class ServerFolder:
         return None if self.applied(client) == NONE else self.store.round_of(client)
 
     def begin_anew(self, client: int) -> None:
-        """Let a client whose state is lost begin as a newcomer; what was applied of it stays in the model."""
-        round = self.store.round_of(client)
-        if round is not None:
-            self.store.stage(round, client, Applied(NONE))
+        """Let a client whose state is lost begin as a newcomer; what was applied of it stays in the model.
+
+        What the server keeps of clients beside the model loses a client's share, where the method knows how.
+        """
+        checkpoint = self.store.checkpoint()
+        if checkpoint is not None and self.applied(client) != NONE:
+            server, method = checkpoint.server, self._algorithm
+            server = method.without_client(server) if isinstance(method, LetsGoOfClients) else server
+            self.store.amend(server, client=client, state=Applied(NONE))
 
     def key_of(self, client: int) -> str | None:
         """Return the key that answers for a client, None if it never joined."""

@@ -48,6 +48,7 @@ class FederationSettings(Settings):
     keep_checkpoints: Natural = 3  # rounds to which server and clients can go back
     rollback_to: Natural = 0  # instead of rounds: go back to this one
     rollback_force: bool = False  # also where some clients cannot follow
+    accept_code: bool = False  # go on although the code of an algorithm of the user's has changed since
     privacy: Privacy | None = None  # see `Experiment`, for these three tables
     compression: Compression | None = None
     robust: Robust | None = None

@@ -137,6 +137,11 @@ class AlgorithmStrategy(Strategy):
         """Compare what the connected clients keep with what was applied of them; who is out of step ends the run."""
         self._nodes.verify(grid)
 
+    def check_applied(self, *, since: int) -> None:
+        """Raise an error if no update was applied since a round; with [privacy] nobody is told."""
+        if self._private is None:
+            self._folder.check_applied(since=since)
+
     def roll_back(self, grid: Grid) -> None:
         """Go back to the checkpoint of a round (rollback-to), if the clients can follow."""
         self._nodes.check_rollback(grid, self.settings.rollback_to, force=self.settings.rollback_force)

@@ -74,7 +74,7 @@ class Timing:
 
     def _planned(self, assignment: Assignment) -> int:
         gradients = assignment.epochs * int(self._num_examples[assignment.client])
-        return gradients if assignment.gradients is None else min(gradients, assignment.gradients)
+        return gradients if assignment.max_gradients is None else min(gradients, assignment.max_gradients)
 
     def _seconds_on(self, client: int, gradients: int) -> float:
         return self._exchange(client) + gradients / self._devices.device(client).speed

@@ -102,7 +102,7 @@ class Faults(Settings):
 
     lose_requests = 0.1: the request is lost, and the client does nothing.
     lose_replies = 0.1: the client trains, and its reply is lost.
-    duplicate = 0.1: the reply comes twice.
+    duplicate = 0.1: the request and the reply come twice.
     delay = 0.1: the reply comes after the round has ended, by up to `delay_rounds` rounds.
     delay_rounds = 3: the longest delay.
     away = 0.1: the client goes away, and gets no request for `away_rounds` rounds.

@@ -72,7 +72,7 @@ class MethodRuns:
 
     @property
     def is_fedadmm(self) -> bool:
-        """Whether the method is FedADMM in any of its forms; the released code is another algorithm."""
+        """Whether the method is Algorithm 1 in any of its forms, not its successor, and not the released code."""
         return self.runs[0].algorithm.startswith(FEDADMM) and not self.is_released
 
     @property

@@ -19,10 +19,10 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import Metric, metric_like
 from fedadmm.report.figures import accuracy_figure, columns_figure, epsilon_figure, save_figure, saved_beside
 from fedadmm.report.methods import ROUNDS, Array, Curve, MethodRuns, axes_of, by_arrival, methods_in, much_longer
-from fedadmm.report.paired import paired_sentence
+from fedadmm.report.notes import findings, page_notes, table_notes
 from fedadmm.report.runs import Section
 from fedadmm.report.styles import Style
-from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, family_sentence, latex, markdown, report_rows
+from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, latex, markdown, report_rows
 
 
 def write_page(sections: Sequence[Section], path: Path, *, title: str) -> Path:
@@ -101,34 +101,9 @@ def _table(methods: Sequence[MethodRuns]) -> str:
 
 
 def _notes(methods: Sequence[MethodRuns]) -> str:
-    """Return what a reader must know to read the table right, and no more."""
-    sentences = [sentence for sentence in (family_sentence(methods), paired_sentence(methods)) if sentence]
-    finding = "".join(f'<p class="finding">{escape(sentence)}</p>' for sentence in sentences)
-    target, longest = methods[0].runs[0].target, much_longer(methods)
-    runs = [run for method in methods for run in method.runs]
-    many_seeds = len(runs) > len(methods)
-    where = dict.fromkeys(m.runs[0].published.where for m in methods if m.runs[0].published is not None)
-    notes = {
-        "Press a method's name, or its curve, to see the whole experiment. Drag in the chart to zoom; a double click "
-        "ends it.": True,
-        f"Rounds and upload: until the {methods[0].metric.title} reached {target or 0:g}; N+ means not within the N "
-        "rounds that the run, or the shortest of its seeds, lasted.": target is not None,
-        "Mean ± standard deviation over seeds, which is also the band around a curve. (2/3): two of three seeds "
-        "arrived and the mean is over those; a method with a miss is not compared with the others.": many_seeds,
-        "Where seeds stopped at different rounds, a curve goes on with those that are left; a seed that diverged keeps "
-        "its last score.": any(len({len(run.rounds) for run in method.runs}) > 1 for method in methods),
-        f"{longest and longest.name} goes on beyond the chart: a double click shows all of it.": longest is not None,
-        "Epsilon: what a whole run has cost in differential privacy of its clients, at its delta; the chart "
-        "can show it against rounds.": any(method.epsilon is not None for method in methods),
-        "Clients: the last score of each client on examples of its own, from the worst client on.": "clients"
-        in _axes(methods),
-        "Seconds are as measured, beside whatever else the machine did.": True,
-        "Refused: updates that were not finite, which leave no trace; where a whole round is refused, the run ends as "
-        "diverged.": any(record.refused for run in runs for record in run.rounds),
-        "Collapsed: the run ended worse than after its first round.": any(run.status == "collapsed" for run in runs),
-        f"Paper: rounds to the target in {'; '.join(where)}.": bool(where),
-    }
-    told = "".join(f"<p>{escape(note)}</p>" for note, holds in notes.items() if holds)
+    """Return what was found, and what a reader must know to read the table right."""
+    finding = "".join(f'<p class="finding">{escape(sentence)}</p>' for sentence in findings(methods))
+    told = "".join(f"<p>{escape(note)}</p>" for note in page_notes(methods, of_clients="clients" in _axes(methods)))
     return f'{finding}<div class="notes">{told}</div>'
 
 
@@ -273,7 +248,7 @@ def _write_for_print(sections: Sequence[Section], out: Path, *, title: str, besi
             continue
         rows = report_rows(methods)
         words += [f"\n## {section.title}\n\n", markdown(rows)]
-        words += [f"\n{sentence}\n" for sentence in (family_sentence(methods), paired_sentence(methods)) if sentence]
+        words += [f"\n{sentence}\n" for sentence in (*findings(methods), *table_notes(methods))]
         tex.append(f"% {' '.join(section.title.split())}\n{latex(rows)}")
         stem = f"{number:02d}-{_slug(section.title)}"
         _save(accuracy_figure(methods, title=section.title), out / "figures" / stem, beside)

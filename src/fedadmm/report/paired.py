@@ -30,14 +30,18 @@ def paired_test(first: Array, second: Array) -> Paired:
     return Paired(mean, spread, float(2 * stdtr(len(apart) - 1, -abs(mean) * np.sqrt(len(apart)) / spread)))
 
 
-def paired_sentence(methods: Sequence[MethodRuns]) -> str:
-    """Return whether the two best methods differ over the seeds that both have; "" for fewer than two such seeds.
+def paired_sentences(methods: Sequence[MethodRuns]) -> list[str]:
+    """Return whether the best method differs from each other one, from the next best on.
 
-    They are compared in rounds to the target if both reached it with every seed, else in their last scores.
+    Two are compared over the seeds that both have, two or more: in rounds to the target if both reached it with every
+    seed, else in their last scores.
     """
-    if len(methods) < 2:
-        return ""
-    first, second = by_arrival(methods)[:2]
+    best, *others = by_arrival(methods)
+    return [sentence for other in others if (sentence := _sentence(best, other))]
+
+
+def _sentence(first: MethodRuns, second: MethodRuns) -> str:
+    """Return whether two methods differ, "" for fewer than two seeds that both have."""
     pairs = _pairs(first, second)
     metric, unit = first.metric, "rounds to the target"
     values: list[tuple[float | None, float | None]] = [(one.arrival, other.arrival) for one, other in pairs]
@@ -53,7 +57,8 @@ def paired_sentence(methods: Sequence[MethodRuns]) -> str:
     p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.2g}"
     return (
         f"{first.name} against {second.name}, {len(known)} seeds: {unit} {text(mine)} and {text(its)}, difference "
-        f"{spread(found.mean)} ± {spread(found.spread)}, paired t-test {p}: {verdict}."
+        f"{spread(found.mean)} with a standard deviation of {spread(found.spread)} over seeds, paired t-test {p}: "
+        f"{verdict}."
     )
 
 

@@ -16,14 +16,14 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 from fedadmm.runs.goal import Goal, Status
-from fedadmm.runs.records import NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
+from fedadmm.runs.records import CODE_FILE, MAKES_ONE, NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
-# What does not change a round: see the hash that names a run folder.
+# What does not change a round, keys and whole tables: see the hash that names a run folder.
 NO_PART_OF_A_METHOD = {
     "seed", "name", "label", "rounds", "direction", "target", "stop_at_target", "patience", "evaluate_every",
-    "engine", "workers",
+    "engine", "workers", "certificate",
     "state.store", "state.durability",
 }  # fmt: skip
 
@@ -43,6 +43,7 @@ class RunData:
     experiment: dict[str, Any]  # as in experiment.toml, which may be of another version
     rounds: list[Record]
     published: Published | None = None
+    changes_of_code: tuple[str, ...] = ()  # between its rounds, a line each
 
     def first(self, rounds: int) -> "RunData":
         """Return the run as it was after this many rounds."""
@@ -61,7 +62,8 @@ class RunData:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The settings that make the method, by their dotted keys."""
-        return {key: value for key, value in dotted(self.experiment).items() if key not in NO_PART_OF_A_METHOD}
+        table = {key: value for key, value in self.experiment.items() if key not in NO_PART_OF_A_METHOD}
+        return {key: value for key, value in dotted(table).items() if key not in NO_PART_OF_A_METHOD}
 
     @cached_property
     def identity(self) -> str:
@@ -141,14 +143,20 @@ def read_run(path: Path) -> RunData:
     """Read a run folder."""
     try:
         experiment = tomllib.loads((path / "experiment.toml").read_text())
-        rounds = read_lines(path / "rounds.jsonl")
+        rounds, changes = read_lines(path / "rounds.jsonl"), changes_of_code(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise not_a_run_folder(path, lacks=Path(error.filename).name) from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}; run the experiment again") from error
     if (problem := _problem(experiment, rounds)) is not None:
         raise InputError(f"{path} cannot be read: {problem}; run the experiment again")
-    return RunData(path, experiment, [Record.from_json(table) for table in rounds])
+    return RunData(path, experiment, [Record.from_json(table) for table in rounds], changes_of_code=changes)
+
+
+def changes_of_code(path: Path) -> tuple[str, ...]:
+    """Return what is said of the user's code that changed between the rounds of a run folder."""
+    file = path / CODE_FILE
+    return tuple(file.read_text().splitlines()) if file.exists() else ()
 
 
 def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
@@ -191,7 +199,8 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
     """Return the runs in run folders and in folders of them; half-written, empty and repeated ones are left out."""
     for path in paths:
         if not path.exists():
-            raise InputError(f"there is no folder {path}; give run folders, or a folder of them such as runs")
+            told = "give run folders, as `fedadmm run` makes them, or a folder of such"
+            raise InputError(f"there is no folder {path}; {told}")
     runs, left_out = [], []
     for folder in dict.fromkeys(folder for path in paths for folder in run_folders(path)):
         run = _run_or_reason(folder)
@@ -205,7 +214,9 @@ def gather_runs(paths: Sequence[Path]) -> Gathered:
     left_out += [f"{run.path} repeats a run of the same method and seed" for run in repeats]
     if not kept:
         where = ", ".join(map(str, paths))
-        raise InputError("; ".join([f"there is no run in {where}", *left_out, "make one with fedadmm run"]))
+        named = tuple(f"{path} is not" for path in paths)  # a run folder, which need not be said of an empty one
+        others = [sentence for sentence in left_out if not sentence.startswith(named)]
+        raise InputError("; ".join([f"there is no run in {where}", *others, "make one with fedadmm run"]))
     return Gathered(kept, left_out)
 
 
@@ -262,7 +273,7 @@ def _run_or_reason(folder: Path) -> RunData | str:
     try:
         return read_run(folder)
     except InputError as error:
-        return str(error)
+        return str(error).removesuffix(f"; {MAKES_ONE}")  # which is said once, if at all
 
 
 def _setting(run: RunData) -> dict[str, Any]:

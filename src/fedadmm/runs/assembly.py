@@ -8,7 +8,6 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.compatibility import Options, check_model, check_rules, judge_of
@@ -23,20 +22,20 @@ from fedadmm.core.mean import num_bytes
 from fedadmm.core.metrics import ACCURACY, EPSILON, METRICS, of_clients
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.participation import Devices, Participation, participation_from
-from fedadmm.core.round import ServerCheckpoint
+from fedadmm.core.round import ACHIEVED, ServerCheckpoint
 from fedadmm.core.transport import Transport
 from fedadmm.data import PartitionedData, federate, load
 from fedadmm.data.federated import FederatedData, first_example, flipped, in_float_type, two_classes
 from fedadmm.data.generated import GeneratedData, quadratic, synthetic
 from fedadmm.engine.choice import Choice, choose
-from fedadmm.engine.planner import Planner, Plans
+from fedadmm.engine.planner import Planner, RoundPlanner
 from fedadmm.engine.probe import Forms, probe
 from fedadmm.engine.process import one_thread
 from fedadmm.network.devices import simulated_devices
 from fedadmm.network.engines import Timing
 from fedadmm.network.network import Network, timed_network
-from fedadmm.runs.records import Record
-from fedadmm.training.evaluation import Loss, accuracy, least_squares
+from fedadmm.runs.records import CERTIFICATE, Record
+from fedadmm.training.evaluation import accuracy, loss_named
 from fedadmm.training.models import initial_model
 from fedadmm.training.optimum import Optimum
 from fedadmm.training.task import LearningTask
@@ -70,7 +69,7 @@ class Federation:
     weights: ClientWeights
     engine: Choice
     network: Network
-    planner: Plans
+    planner: RoundPlanner
     initial: Vector  # theta^0
     begin: ServerCheckpoint  # before round 1
     optimum: Optimum | None  # where the distance to it is asked for
@@ -104,6 +103,7 @@ def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
         check_model(algorithm, task)
         if options.privacy is not None:
             check_buffers(task.model)
+        task.check_batches()
         check_unmasked(options.uploads, num_buffers=sum(part.numel() for part in task.buffers()))
         initial = task.model.weights.clone()
         forms = probe(algorithm, initial)
@@ -145,13 +145,25 @@ def _private(options: Options, participation: Participation, forms: Forms) -> Pr
     return private_sums(options.privacy, seed=options.seed, **about)
 
 
+def _rule_named(name: str) -> Any:
+    """Return the participation that a text names."""
+    if ":" not in name:
+        remedy = 'use a fraction such as 0.1, or "package.module:function"'
+        raise InputError(f"participation={name!r} is not a number; {remedy}")
+    return import_named(name, what="participation")
+
+
 def _check_names(options: Options) -> None:
     """Refuse a metric of the user's under a name that a record has for something else; the accuracy may be theirs."""
     taken = {*Record.__dataclass_fields__, *METRICS, EPSILON.name} - {ACCURACY.name}
     taken |= set() if options.privacy is None else {"clip", "within_clip"}
+    taken |= set() if options.certificate is None else {*CERTIFICATE}
+    taken |= set() if options.local.tolerance is None and options.local.solver is None else {*ACHIEVED}
     metrics = options.metrics or {}
     taken |= {*of_clients(["loss", ACCURACY.name, *metrics])}
     for name in metrics:
+        if not isinstance(name, str):
+            raise InputError(f"metrics has {name!r} as a name, which is no text; give one, such as 'f1'")
         if name in taken:
             raise InputError(f"metrics has {name!r}, which a record has for something else; give it another name")
 
@@ -198,8 +210,8 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
     options = Options(
         model=module,
         data=data,
-        participation=rule if not isinstance(rule, str) else import_named(rule, what="participation"),
-        loss=_loss(model.loss),
+        participation=_rule_named(rule) if isinstance(rule, str) else rule,
+        loss=loss_named(model.loss),
         l2=model.l2 or 0.0,
         personal=model.personal,
         float_type=experiment.data.float_type,
@@ -262,15 +274,3 @@ def _facts(name: str) -> dict[str, list[float]]:
         f'devices "{name}"', remedy="return facts such as {'energy': [3, 1, 2]}, with a value for each client"
     ):
         return {str(fact): list(values) for fact, values in function().items()}
-
-
-def _loss(name: str) -> Loss:
-    if ":" in name:
-        found: Loss = import_named(name, what="loss")
-        return found
-    if name != "least_squares" and not hasattr(functional, name):
-        raise InputError(
-            f"loss={name!r} is unknown; use least_squares, a function of torch.nn.functional or "
-            '"package.module:function"'
-        )
-    return least_squares if name == "least_squares" else getattr(functional, name)

@@ -14,7 +14,7 @@ from fedadmm.core.engine import Store
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.core.seeds import stream
 from fedadmm.runs.assembly import Federation
-from fedadmm.runs.records import Record
+from fedadmm.runs.records import CERTIFICATE, Record
 
 logger = logging.getLogger(__name__)
 
@@ -78,20 +78,6 @@ def certificate_of(shares: Iterable[tuple[float, Share]]) -> Certificate:
     return Certificate(lagrangian.sum(dim=0), of_theta, w.sum(dim=0), consensus.sum(dim=0), errors.amax(dim=0))
 
 
-# As a round finds them, when round - 1 rounds are done; but the dual residual is of the step that the round makes.
-KEYS = (
-    "lagrangian",
-    "V",  # the sum of the next three
-    "V_theta",  # |grad_theta L|^2
-    "V_w",  # the sum of |grad_{w_i} L_i|^2
-    "V_consensus",  # the sum of |w_i - theta|^2
-    "primal_residual",  # the root of V_consensus
-    "dual_residual",  # sqrt(m) rho |theta_new - theta|
-    "largest_error",  # of |grad f_i(w_i) + y_i|^2 over the clients seen: the epsilon of their last solves
-    "share_seen",  # of the clients, those visited at least once
-)
-
-
 class Certifier:
     """Looks at a run between two rounds; it changes nothing of it."""
 
@@ -104,7 +90,7 @@ class Certifier:
     ) -> dict[str, float]:
         """Return what there is to record of a round, NaN for each number in a round that is not due."""
         if before.round % self._settings.every:
-            return dict.fromkeys(KEYS, math.nan)
+            return dict.fromkeys(CERTIFICATE, math.nan)
         theta: Vector = before.server.theta
         rhos: list[float] = []
         found = certificate_of(self._shares(before, rhos))
@@ -112,7 +98,7 @@ class Certifier:
         dual = math.sqrt(self._num_clients) * max(rhos) * float((after.server.theta - theta).double().norm())
         share_seen = before.seen / self._federation.weights.total
         values = (*sums, math.sqrt(float(found.consensus)), dual, float(found.largest_error), share_seen)
-        numbers = dict(zip(KEYS, values, strict=True))
+        numbers = dict(zip(CERTIFICATE, values, strict=True))
         if self._settings.clients == "all":
             warn_of_rise(before.round + 1, numbers, history, rho=max(rhos), float_type=theta.dtype)
         return numbers

@@ -22,9 +22,9 @@ from fedadmm.core.optional import imbalance, invariant_of
 from fedadmm.core.round import ServerCheckpoint
 from fedadmm.engine.probe import probe
 from fedadmm.runs.assembly import ClientWeights, data_of, keeps_rest, stored_types
-from fedadmm.runs.code import told_of
+from fedadmm.runs.code import accepted_changes, told_of
 from fedadmm.runs.export import MAKE_AGAIN, is_of, read_model
-from fedadmm.runs.records import Record, RunFolder
+from fedadmm.runs.records import MIXED_CODE, Record, RunFolder
 from fedadmm.state.disk import DiskStore
 
 
@@ -109,6 +109,8 @@ def _store(folder: RunFolder, experiment: Experiment, data_dir: Path | None) -> 
         yield Finding("fact", "state", f"{size:,} bytes, {experiment.state.float_type}")
         if (text := told_of(store, experiment)) is not None:
             yield Finding("fact", "your code", text)
+        if lines := accepted_changes(store):
+            yield Finding("fact", MIXED_CODE, "; ".join(lines))
         if store.about["experiment"] != experiment.hash:
             yield problem("the state is not that of experiment.toml; restore the one that was there")
         yield from index_findings(store, records)

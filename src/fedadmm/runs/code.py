@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, look_for_modules_in
@@ -22,6 +22,7 @@ CODE = "code"  # notes of the store
 CHANGES = "changes of code"
 NAME = re.compile(r"(?!hf:|python:)[^\W\d][\w.]*:[^\W\d][\w.]*")  # "package.module:function", in an experiment
 SHOWN = 3  # definitions that a sentence names
+OF_A_RUN = "give another --out, or go on with rounds of both by --accept-code"  # what can be done
 
 Code = Mapping[str, str]  # digests, by the place of a definition, such as "own:model"
 
@@ -37,7 +38,7 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
         given["compression"] = options.compression.name
     read = () if reader is None else (*reader.parts, reader.collate)
     used = {part for value in (*given.values(), federation.algorithm, *read) for part in made_of(value)}
-    found = definitions([*used, *_named(experiment)])
+    found = definitions([*used, *named_in(experiment.to_table())])
     is_given = experiment.data.name.startswith("python:")
     if is_given:  # the digest that names the folder has initial weights and code, and no settings
         found |= {key: values_of(value, weights=key != "model") for key, value in given.items()}
@@ -48,10 +49,27 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
     return found
 
 
-def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False) -> list[str]:
+class Changes(NamedTuple):
+    """What of the user's code is another than it was: the places of definitions."""
+
+    changed: list[str]
+    new: list[str]
+    unused: list[str]  # that nothing uses any more; they may be as they were
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    def told(self, when: str) -> str:
+        """Return what has changed, such as "own:score changed since (new: own:half; no longer used: own:scaled)"."""
+        others = {"new": self.new, "no longer used": self.unused}
+        more = "; ".join(f"{what}: {_some(places)}" for what, places in others.items() if places)
+        return f"{_some(self.changed) or 'what it uses'} changed {when}" + (f" ({more})" if more else "")
+
+
+def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False, remedy: str = OF_A_RUN) -> Changes:
     """Refuse to go on with other code than a folder's rounds were made with, unless that is accepted.
 
-    size: the number of parameters now. Return what has changed.
+    size: the number of parameters now. remedy: what else can be done than to put it back. Return what has changed.
     """
     noted, rounds = store.noted(CODE), len(store.records())
     if noted is None and code and rounds:
@@ -60,9 +78,9 @@ def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False)
             store.folder.parent,
             rounds + 1,
         )
-    changed = [] if noted is None or not rounds else changes(json.loads(noted), code)
+    changed = changes(code if noted is None or not rounds else json.loads(noted), code)
     if changed and not accept:
-        raise has_changed(store, changed)
+        raise has_changed(store, changed, remedy=remedy)
     if changed and (before := len(store.initial())) != size:
         raise InputError(
             f"the model in {store.folder.parent} has {before:,} parameters, and yours has {size:,} now; put it "
@@ -71,11 +89,11 @@ def check_code(store: DiskStore, code: Code, *, size: int, accept: bool = False)
     return changed
 
 
-def note_code(store: DiskStore, code: Code, changed: list[str]) -> None:
+def note_code(store: DiskStore, code: Code, changed: Changes) -> None:
     """Remember the code that the next round is made with, and what of it has changed."""
     if changed:
-        line = f"{', '.join(changed)} changed before round {len(store.records()) + 1}"
-        store.note(CHANGES, "\n".join([*(store.noted(CHANGES) or "").splitlines(), line]))
+        line = changed.told(f"before round {len(store.records()) + 1}")
+        store.note(CHANGES, "\n".join([*accepted_changes(store), line]))
     if code and json.loads(store.noted(CODE) or "{}") != code:
         store.note(CODE, json.dumps(code))
 
@@ -87,48 +105,56 @@ def check_same_code(store: DiskStore, code: Code) -> None:
         raise has_changed(store, changed)
 
 
-def changes(before: Code, now: Code) -> list[str]:
+def changes(before: Code, now: Code) -> Changes:
     """Return what of the user's code is another now, with the versions of packages."""
-    found = sorted(place for place in before.keys() | now.keys() if before.get(place) != now.get(place))
-    return [
-        f"{place} ({before.get(place)} before)"
-        if ":" not in place and place != EXAMPLES and place.partition(".")[0] not in VALUES
-        else place
-        for place in found
-    ]
+    changed = [_with_version(place, old) for place, old in before.items() if now.get(place, old) != old]
+    return Changes(sorted(changed), sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys()))
 
 
 EXAMPLES = "the examples"
 VALUES = ("model", "loss", "metrics", "participation", "compression")  # objects from Python, by their argument
 
 
-def has_changed(store: DiskStore, changed: list[str]) -> InputError:
+def _with_version(place: str, before: str) -> str:
+    is_package = ":" not in place and place != EXAMPLES and place.partition(".")[0] not in VALUES
+    return f"{place} ({before} before)" if is_package else place
+
+
+def _some(places: list[str]) -> str:
+    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    return f"{', '.join(places[:SHOWN])}{more}"
+
+
+def has_changed(store: DiskStore, changed: Changes, *, remedy: str = OF_A_RUN) -> InputError:
     """Return the refusal of code that has changed."""
-    more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
-    told = f"the rounds in {store.folder.parent} were made with other code or data"
     return InputError(
-        f"{told}: {', '.join(changed[:SHOWN])}{more} changed since; put it back, give another --out, or go on with "
-        "rounds of both by --accept-code"
+        f"the rounds in {store.folder.parent} were made with other code or data: {changed.told('since')}; put it back, "
+        f"{remedy}"
     )
 
 
 def told_of(store: DiskStore, experiment: Experiment) -> str | None:
-    """Return what there is to say of the user's code that a run was made with; None if there was none."""
+    """Return what there is to say of the user's code that the last round was made with; None if there was none."""
     noted = store.noted(CODE)
     if noted is None:
         return None
     before = json.loads(noted)
     look_for_modules_in(Path.cwd())
-    now = {place: digest for place, digest in definitions(_named(experiment)).items() if place in before}
+    now = {place: digest for place, digest in definitions(named_in(experiment.to_table())).items() if place in before}
     changed = changes({place: before[place] for place in now}, now)
-    same = f"{len(now)} of {len(before)} digests are compared here"
-    same += ", all as they were" if now else ""
-    earlier = (store.noted(CHANGES) or "").splitlines()
-    return "; ".join([f"changed since: {', '.join(changed)}" if changed else same, *earlier])
+    if changed:
+        return changed.told("since the last round")
+    same = ", all as they were at the last round" if now else ""
+    return f"{len(now)} of {len(before)} digests are compared here{same}"
 
 
-def _named(experiment: Experiment) -> Iterator[str]:
-    """Yield the functions and classes that an experiment names."""
+def accepted_changes(store: DiskStore) -> list[str]:
+    """Return a line for each change of the user's code that rounds were made before and after."""
+    return (store.noted(CHANGES) or "").splitlines()
+
+
+def named_in(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the functions and classes that an experiment, or a table of it, names."""
 
     def texts(value: Any) -> Iterator[str]:
         if isinstance(value, str):
@@ -139,4 +165,4 @@ def _named(experiment: Experiment) -> Iterator[str]:
             for inner in value:
                 yield from texts(inner)
 
-    yield from (text for text in texts(experiment.to_table()) if NAME.fullmatch(text))
+    yield from (text for text in texts(dict(table)) if NAME.fullmatch(text))

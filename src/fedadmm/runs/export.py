@@ -12,10 +12,12 @@ from safetensors.torch import save
 from torch import nn
 
 from fedadmm.config.experiment import Experiment
+from fedadmm.config.tables import DataSettings
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.round import ServerCheckpoint
+from fedadmm.data.datasets import moments_of
 from fedadmm.runs.assembly import stored_types
 from fedadmm.runs.records import RunFolder
 from fedadmm.runs.simulation import simulation_of
@@ -66,13 +68,28 @@ def is_of(model: StoredModel, checkpoint: ServerCheckpoint, algorithm: AnyAlgori
 
 
 def write_model(
-    folder: RunFolder, module: nn.Module, *, round: int, name: str = "model.safetensors", without: Sequence[str] = ()
+    folder: RunFolder,
+    module: nn.Module,
+    *,
+    round: int,
+    name: str = "model.safetensors",
+    without: Sequence[str] = (),
+    data: DataSettings | None = None,
 ) -> None:
-    """Write a network to a file, whole or not at all, unless it is there already; `without`: names to leave out."""
+    """Write a network to a file, whole or not at all, unless it is there already.
+
+    without: names to leave out. data: what it was trained on; the file says how its inputs were normalised.
+    """
     model = StoredModel.of(module, round=round, without=without)
     # The metadata is one key, because safetensors does not keep an order of several.
-    facts = json.dumps({"round": round, "parameters": model.parameters})
-    folder.write(name, save(model.tensors, metadata={"fedadmm": facts}))
+    facts = {"round": round, "parameters": model.parameters} | normalisation_of(data)
+    folder.write(name, save(model.tensors, metadata={"fedadmm": json.dumps(facts)}))
+
+
+def normalisation_of(data: DataSettings | None) -> dict[str, dict[str, list[float]]]:
+    """Return how the inputs were normalised, as a model's file has it: pixels from 0 to 1, less mean, over std."""
+    moments = None if data is None else moments_of(data.name, data.normalisation)
+    return {} if moments is None else {"normalisation": moments}
 
 
 def export(

@@ -121,9 +121,25 @@ def _or_none(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
 
 
+# What a certificate adds to a record, as the round finds it; but the dual residual is of the step that it makes.
+CERTIFICATE = (
+    "lagrangian",
+    "V",  # the sum of the next three
+    "V_theta",  # |grad_theta L|^2
+    "V_w",  # the sum of |grad_{w_i} L_i|^2
+    "V_consensus",  # the sum of |w_i - theta|^2
+    "primal_residual",  # the root of V_consensus
+    "dual_residual",  # sqrt(m) rho |theta_new - theta|
+    "largest_error",  # of |grad f_i(w_i) + y_i|^2 over the clients seen: the epsilon of their last solves
+    "share_seen",  # of the clients, those visited at least once
+)
 NO_NUMBERS = {*CLIENT_KEYS, "client_quantiles", "budget_spent"}  # of a line of rounds.jsonl
 NUMBER_KEYS = Record.__dataclass_fields__.keys() - NO_NUMBERS - {"metrics"}
 
+CODE_FILE = "code.txt"  # of a run folder: a line for each change of the user's code between its rounds
+NOISE_FILE = "noise.txt"  # of a run folder: how much noise there is, where it was found from privacy.epsilon
+MIXED_CODE = "rounds of different code"  # what is said of them, by `check`, `show` and reports
+MAKES_ONE = "`fedadmm run` makes one, and `fedadmm list` names those in runs"
 TUNING = "tuning"  # the folder for runs of candidates, which no report is about unless it is named
 PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder until they have ended too
 
@@ -131,7 +147,8 @@ PATIENCE = 1.0  # seconds: the workers of a run that was killed hold its folder 
 class RunFolder:
     """experiment.toml, rounds.jsonl (a line per round), model.safetensors, and the state that a resume needs.
 
-    Where the engine is "auto", engine.txt says which one ran.
+    Where the engine is "auto", engine.txt says which one ran. Where rounds were made with different code of the
+    user's, code.txt says what changed, and when. Where privacy.epsilon is given without noise, noise.txt says how much.
     """
 
     def __init__(self, path: Path) -> None:
@@ -239,9 +256,7 @@ def read_lines(path: Path) -> list[Any]:
 def not_a_run_folder(path: Path, *, lacks: str) -> InputError:
     """Return the error for a path that is not a run folder: it lacks a file that every run folder has."""
     reason = f"it has no {lacks}" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
-    return InputError(
-        f"{path} is not a run folder: {reason}; `fedadmm run` makes one, and `fedadmm list` names those in runs"
-    )
+    return InputError(f"{path} is not a run folder: {reason}; {MAKES_ONE}")
 
 
 def _line(record: Record) -> str:

@@ -18,14 +18,15 @@ from fedadmm.engine.choice import settings_for
 from fedadmm.network.devices import digests_of
 from fedadmm.runs.assembly import Federation, federation_of
 from fedadmm.runs.certificate import warn_of_old_rounds
-from fedadmm.runs.code import check_code, code_of, note_code
+from fedadmm.runs.code import Changes, accepted_changes, check_code, code_of, note_code
 from fedadmm.runs.export import write_model
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.listeners import Callback, Listener, play
-from fedadmm.runs.records import Record, RunFolder
+from fedadmm.runs.records import CODE_FILE, NOISE_FILE, Record, RunFolder
 from fedadmm.runs.simulation import Simulation
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.memory import MemoryStore
+from fedadmm.uploads.privacy import PrivateSums
 
 logger = logging.getLogger(__name__)
 
@@ -67,14 +68,17 @@ def run_in(
         try:
             store = _opened(experiment, folder, federation, held)
             code: dict[str, str] = {}
-            changed: list[str] = []
+            changed = Changes([], [], [])
             if isinstance(store, DiskStore):
                 code = code_of(experiment, federation)
                 changed = check_code(store, code, size=len(federation.initial), accept=accept_code)
             simulation = Simulation.of(federation, store)
             held.callback(simulation.close)
-            if isinstance(store, DiskStore) and not goal.has_ended(simulation.history):
-                note_code(store, code, changed)
+            if isinstance(store, DiskStore):
+                if not goal.has_ended(simulation.history):
+                    note_code(store, code, changed)
+                if lines := accepted_changes(store):
+                    folder.write(CODE_FILE, "".join(f"{line}\n" for line in lines).encode())
             rounds_before = len(simulation.history)
             _begin_files(folder, experiment, simulation)
             write = Callback(lambda record, simulation: folder.append_record(record))
@@ -85,7 +89,8 @@ def run_in(
                 folder.remove()
             raise
         kept = simulation.task.model.personal_names
-        write_model(folder, simulation.model(), round=len(simulation.history), without=kept)
+        number = len(simulation.history)
+        write_model(folder, simulation.model(), round=number, without=kept, data=experiment.data)
         status = goal.status(simulation.history)
         return Run(folder, experiment, simulation.history, status, rounds_before, store)
 
@@ -98,7 +103,20 @@ def _begin_files(folder: RunFolder, experiment: Experiment, simulation: Simulati
     folder.write_experiment(experiment.replace(rounds=max(experiment.rounds, len(history))))
     if simulation.engine.reason is not None:
         folder.write("engine.txt", f"{simulation.engine}\n".encode())  # what engine = "auto" picked, and why
+    if (sentence := _found_noise(experiment, simulation)) is not None:
+        logger.info("%s", sentence)
+        folder.write(NOISE_FILE, f"{sentence}\n".encode())
     folder.write_records(history)
+
+
+def _found_noise(experiment: Experiment, simulation: Simulation) -> str | None:
+    """Return how much noise there is where it was found from epsilon, None where it was given or there is none."""
+    privacy, transport = experiment.privacy, simulation.federation.transport
+    if privacy is None or privacy.noise is not None or transport is None:
+        return None
+    assert isinstance(transport.private, PrivateSums)
+    noise = transport.private.accountant.noise
+    return f"privacy.noise is {noise:.4g}: so {privacy.rounds} rounds cost privacy.epsilon={privacy.epsilon:g}"
 
 
 def _opened(experiment: Experiment, folder: RunFolder, federation: Federation, held: ExitStack) -> Store:

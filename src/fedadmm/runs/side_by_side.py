@@ -157,7 +157,7 @@ class _Teller(Listener):
 
     def started(self, history: Sequence[Record]) -> None:
         """Tell of the rounds that are there."""
-        self._send(history)
+        self._send(history[: self.goal.rounds])
 
     def after_round(self, record: Record, simulation: Simulation) -> bool:
         """Tell of a round."""

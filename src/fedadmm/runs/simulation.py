@@ -100,9 +100,9 @@ class Simulation:
         with one_thread():
             download, buffers = self.algorithm.download(self.checkpoint.server), self.checkpoint.buffers
             medians = (record.upload_norm for record in self.history)
-            largest = norm_limit(self.federation.options.max_norm, theta=download.theta, medians=medians)
+            limit = norm_limit(self.federation.options.max_norm, theta=download.theta, medians=medians)
             transport, clip = self._mechanisms()
-            assignments = [assignment._replace(largest=largest, clip=clip) for assignment in planned]
+            assignments = [assignment._replace(max_norm=limit, clip=clip) for assignment in planned]
             results = self._engine.run(download, buffers=buffers, assignments=assignments)
             checkpoint, summary = run_round(
                 self.algorithm,

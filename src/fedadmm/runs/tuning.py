@@ -70,6 +70,19 @@ def values_text(values: Values) -> str:
     return ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in shown)
 
 
+def at_the_edge(trials: Sequence[Trial]) -> list[str]:
+    """Return a sentence for each number of the winner, the first trial, that is the least or the largest tried."""
+    sentences = []
+    for key, value in trials[0].values.items():
+        tried = {trial.values[key] for trial in trials}
+        if len(tried) < 2 or any(isinstance(one, bool) or not isinstance(one, int | float) for one in tried):
+            continue
+        if value in (min(tried), max(tried)):
+            which, beyond = ("smallest", "smaller") if value == min(tried) else ("largest", "larger")
+            sentences.append(f"{values_text({key: value})} is the {which} that was tried; try {beyond} ones as well.")
+    return sentences
+
+
 def trial_rows(trials: Sequence[Trial]) -> list[dict[str, str]]:
     """Return a row for each trial; refused updates are told where there were any."""
     rows = [trial.row() for trial in trials]

@@ -179,6 +179,15 @@ class DiskStore(ManyStates, KeepsNotes):
         self.file.flush()
         self._rounds, self._digest, self._kept = rounds, digest, {kept for kept in self._kept if kept < round}
 
+    def amend(self, server: Message, *, client: int, state: Message) -> None:
+        """Put other states of the server and of a client in the place of the committed ones, in one transaction."""
+        with self.file.writing() as tables:
+            fields = _checkpoint_fields(tables)
+            assert fields is not None, "a client's state is committed with a checkpoint"
+            tables.put("meta", CHECKPOINT, *encode((*fields[: len(fields) - len(server)], *server)))
+            tables.put_state(client, self._rounds[client], encode(state, float_type=self.float_type))
+        self.file.flush()
+
     def drop(self, round: int, clients: Sequence[int]) -> None:
         """Delete states that were written ahead for a round that was committed without these clients."""
         self._delete_states([(client, round) for client in clients])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,13 +153,17 @@ def read(path: Path) -> Found:
 
 
 def fill(path: Path, *, on_cell: Callable[[Cell, int, int], None]) -> Found:
-    """Run what is missing in a file of results; it may be stopped, and goes on where it was."""
+    """Run what is missing in a file of results; it may be stopped, and goes on where it was.
+
+    on_cell: is told of each run before it, with its number and that of all.
+    """
     found = read(path)
     wanted = cells()
+    made_with = {"fedadmm": version("fedadmm"), "torch": torch.__version__}
     for number, cell in enumerate(wanted):
-        on_cell(cell, number, len(wanted))
         if found.get(cell.key, {}).get("setting") != cell.setting:
-            found[cell.key] = outcome(cell)
+            on_cell(cell, number, len(wanted))
+            found[cell.key] = outcome(cell) | {"made_with": made_with}
             path.parent.mkdir(parents=True, exist_ok=True)
             known = {c.key: found[c.key] for c in wanted if c.key in found}
             write_whole(path, json.dumps(known, indent=1) + "\n")

@@ -7,6 +7,7 @@ one, and everything else as it comes.
 
 import inspect
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ FORMS: dict[str, dict[str, AnyAlgorithm]] = {
 }
 
 
-def table_1() -> Rows:
-    """Measure how the rounds to an epsilon-stationary point grow with m / S and 1 / epsilon.
+def table_1(ratios: Sequence[int] = (1, 2, 4, 8, 16)) -> Rows:
+    """Measure how the rounds to an epsilon-stationary point grow with m / S, which are the ratios, and 1 / epsilon.
 
     The bounds of the table are for any smooth function: on strongly convex ones rounds grow like log(1 / epsilon).
     """
@@ -54,7 +55,7 @@ def table_1() -> Rows:
     }
     rows = []
     for label, (algorithm, task) in compared.items():
-        for ratio in (1, 2, 4, 8, 16):
+        for ratio in ratios:
             reached = _first_rounds(algorithm, task, participation=1 / ratio)
             last = reached.get(EPSILONS[-1])
             rows.append(

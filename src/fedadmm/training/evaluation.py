@@ -11,7 +11,7 @@ from torch.func import vmap
 from torch.nn import functional
 
 from fedadmm.core.engine import Scores
-from fedadmm.core.errors import calling
+from fedadmm.core.errors import InputError, calling, import_named
 from fedadmm.data.examples import IGNORED, Examples, Tree, joined_rows, mapped, num_rows, shapes
 from fedadmm.training.flat import FlatModel, channels_last
 
@@ -88,6 +88,19 @@ def least_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return ((outputs - targets) ** 2).mean() / 2
     at_class = outputs.gather(1, targets[:, None])
     return ((outputs**2).sum(dim=1, keepdim=True) - 2 * at_class + 1).mean() / 2
+
+
+def loss_named(name: str) -> Loss:
+    """Return the loss that an experiment names; refuse a name that leads nowhere."""
+    if ":" in name:
+        found: Loss = import_named(name, what="loss")
+        return found
+    if name != "least_squares" and not hasattr(functional, name):
+        raise InputError(
+            f"loss={name!r} is unknown; use least_squares, a function of torch.nn.functional or "
+            '"package.module:function"'
+        )
+    return least_squares if name == "least_squares" else getattr(functional, name)
 
 
 def loss_of_each(loss: Loss) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:

@@ -51,6 +51,20 @@ def _in_type(part: Any, *, kind: torch.dtype) -> Any:
     return part.to(kind) if isinstance(part, Tensor) and part.is_floating_point() else part
 
 
+def _why(error: Exception) -> str:
+    """Return why a device cannot be used; torch's list of all devices that anybody ever had is left out."""
+    first = str(error).splitlines()[0].rstrip(".")
+    return "torch knows no such device" if first.startswith("Expected one of") else first
+
+
+def _devices(asked: str | torch.device) -> str:
+    """Return the devices that can be used here, in the place of one that was asked for."""
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    here = "".join(f', or "{name}"' for name, is_there in found.items() if is_there)
+    would_be = '; a GPU would be "cuda", and torch sees none here'
+    return f'use "cpu"{here}' + ("" if here or str(asked).startswith("cuda") else would_be)
+
+
 class FlatModel:
     """A module whose trainable parameters are views of one vector, `weights`, but for the personal ones."""
 
@@ -61,7 +75,7 @@ class FlatModel:
         try:
             self.module = module.to(device)
         except (RuntimeError, AssertionError) as error:
-            raise InputError(f'device="{device}" cannot be used: {error}; use "cpu"') from error
+            raise InputError(f'device="{device}" cannot be used: {_why(error)}; {_devices(device)}') from error
         trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if not trained:
             raise InputError("the model has no trainable parameters; give one a requires_grad of True")

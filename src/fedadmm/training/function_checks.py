@@ -2,9 +2,13 @@
 
 import math
 import warnings
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn import functional
 
 from fedadmm.core.errors import InputError
 from fedadmm.data.examples import Tree, leaves, mapped
@@ -37,6 +41,46 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
         )
     if is_loss and _adds_up(function, float(value.detach()), outputs, targets):
         raise InputError("the loss of twice the examples is twice as large; return the mean over the examples")
+
+
+def check_cross_entropy(loss: Loss, outputs: Any, targets: Iterable[Any]) -> None:
+    """Refuse numbers as the targets of a cross entropy: of floats it takes the probabilities of all classes alone.
+
+    It would train on any numbers, silently, and towards nothing that they mean.
+    """
+    func = loss.func if isinstance(loss, partial) else loss
+    if func is not functional.cross_entropy and not isinstance(loss, nn.CrossEntropyLoss):
+        return
+    for part in targets:
+        if isinstance(outputs, torch.Tensor) and isinstance(part, torch.Tensor) and part.is_floating_point():
+            _check_distributions(outputs, part)
+
+
+def _check_distributions(outputs: torch.Tensor, targets: torch.Tensor) -> None:
+    """Refuse targets that are not the probabilities of all classes, up to what a narrow float type rounds."""
+    are_scores, first = outputs.ndim > 1 and outputs.shape[1] > 1, 0
+    if are_scores and targets.shape[1:] == outputs.shape[1:]:
+        off = (targets.sum(dim=1, dtype=torch.float32) - 1).abs() > 0.01
+        off |= (targets < 0).any(dim=1)
+        if not off.any():
+            return
+        first = int(off.nonzero()[0, 0])
+    is_binary = bool(((targets == 0) | (targets == 1)).all())
+    loss = "binary_cross_entropy_with_logits" if is_binary else "mse_loss"
+    remedy = f'give loss=torch.nn.functional.{loss} (in a file: model.loss = "{loss}")'
+    if are_scores and targets.shape[1:] == outputs.shape[2:] and torch.equal(targets, targets.round()):
+        remedy = "give classes as whole numbers, targets.long()"
+    raise InputError(
+        f"targets are numbers, such as {_shown(targets[first])}, and the loss is cross_entropy, which takes classes, "
+        f"or for each example the probabilities of all classes; {remedy}"
+    )
+
+
+def _shown(target: torch.Tensor) -> str:
+    """Return the first numbers of a target."""
+    listed = ", ".join(f"{number:.3g}" for number in target.flatten()[:3].tolist())
+    listed += ", ..." if target.numel() > 3 else ""
+    return listed if target.ndim == 0 else f"[{listed}]"
 
 
 def _check_number(name: str, value: object) -> None:
@@ -112,7 +156,8 @@ def takes_floats(function: Loss | Metric, outputs: Any, targets: Tree) -> bool:
     if not isinstance(targets, torch.Tensor) or targets.is_floating_point():
         return False
     try:
-        function(outputs, targets.to(outputs.dtype))
+        with warnings.catch_warnings(action="ignore"):  # it is a trial: what comes of it is said in a sentence
+            function(outputs, targets.to(outputs.dtype))
     except Exception:
         return False
     return True

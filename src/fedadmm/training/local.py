@@ -25,23 +25,23 @@ class LocalTraining(Settings):
     learning_rate = 0.05: a number, or a schedule over rounds.
     momentum = 0.9: of SGD, from 0 to below 1.
     weight_decay = 1e-4: of every solver and optimizer, from 0 to below 1.
-    optimizer = "adam": "sgd" (if None), "adam", "adamw", or "package.module:Class", a torch optimizer or a function of
-        (parameters, lr) that returns one. It takes the steps in minibatches, and sees the gradient of the loss and of
-        the algorithm's terms, such as rho (w - theta). Its state is new at each visit: Adam's moments are neither kept
-        nor sent. weight_decay is a part of the gradient, as in torch.optim.Adam; "adamw" does it in its own way.
+    optimizer = "adam": "sgd" (the default), "adam", "adamw", or "package.module:Class", a torch optimizer or a function
+        of (parameters, lr) that returns one. It takes the steps in minibatches, and sees the gradient of the loss and
+        of the algorithm's terms, such as rho (w - theta). Its state is new at each visit: Adam's moments are neither
+        kept nor sent. weight_decay is a part of the gradient, as in torch.optim.Adam; "adamw" does it in its own way.
     optimizer_options = {betas = [0.9, 0.99]}: further arguments of the optimizer.
     warmup = 0.1: the share of a visit's steps in which the learning rate rises from near 0 to its value, such as 0.1.
-    rate_decay = "cosine": "linear" or "cosine"; the learning rate then falls towards 0 until the visit ends. None: it
-        stays.
+    rate_decay = "cosine": "linear" or "cosine"; the learning rate then falls towards 0 until the visit ends. Left out:
+        it stays.
     clip = 10.0: of SGD; the largest norm of a batch's gradient of the loss, before weight decay, l2 and the algorithm's
         terms are added. FedDyn's published code clips to 10 (github.com/alpemreacar/FedDyn, utils_general.py). For
-        FedAvg that is the same; of FedProx, SCAFFOLD and FedDyn it clips the sum with the term linear in w, and not
-        weight decay, which is FedDyn's alpha w. FedADMM's published code (github.com/YonghaiGong/FedADMM) clips
+        FedAvg that is the same. Of FedProx, SCAFFOLD and FedDyn that code clips the sum with the term linear in w, and
+        not weight decay, which is FedDyn's alpha w. FedADMM's published code (github.com/YonghaiGong/FedADMM) clips
         nothing.
-    personal_epochs = 5: how many of a visit's epochs, the first ones, train the personal parts alone (model.personal);
-        the others then train the shared parts alone, as FedRep does: epochs = 6 and personal_epochs = 5 are five epochs
-        of the head and one of the body. None: every epoch trains both, as FedPer and FedBN do.
-    solver = {sgd = 0.5, lbfgs = 0.5}: "sgd" (if None), "gd", "lbfgs", "package.module:function" (see
+    personal_epochs = 5: how many of a visit's epochs, the first ones, train the personal parts alone (model.personal).
+        The others then train the shared parts alone, as FedRep does: epochs = 6 and personal_epochs = 5 are five epochs
+        of the head and one of the body. Left out: every epoch trains both, as FedPer and FedBN do.
+    solver = {sgd = 0.5, lbfgs = 0.5}: "sgd" (the default), "gd", "lbfgs", "package.module:function" (see
         fedadmm.training.solvers), a list, one per client, or shares of the clients such as {sgd = 0.5, gd = 0.2,
         "package.module:function" = 0.3}. Other solvers than SGD take gradients over all examples: an epoch is then one
         such gradient after the first, and one step.
@@ -148,13 +148,8 @@ class LocalTraining(Settings):
 
     def batch_sizes(self, num_examples: int, batch_size: int, *, join: bool) -> list[int]:
         """Return the sizes of an epoch's batches; `join` adds a last batch of one to the one before."""
-        full, rest = divmod(num_examples, batch_size)
-        sizes = [batch_size] * full
-        if rest == 1 and full and join and not self.drop_last:
-            sizes[-1] += 1
-        elif rest and not self.drop_last:
-            sizes.append(rest)
-        return sizes
+        sizes = sizes_of_batches(num_examples, batch_size, join=join and not self.drop_last)
+        return [size for size in sizes if size >= batch_size] if self.drop_last else sizes
 
     def learning_rate_at(self, round: int) -> float:
         """Return the learning rate of a round."""
@@ -246,6 +241,17 @@ class LocalTraining(Settings):
             key = f"personal_epochs={self.personal_epochs}"
         if key is not None:
             raise InputError(f"{method} needs steps of SGD with one learning rate, and local has {key}; leave it out")
+
+
+def sizes_of_batches(num_examples: int, batch_size: int, *, join: bool) -> list[int]:
+    """Return the sizes of batches that are all examples; `join` adds a last batch of one to the one before."""
+    full, rest = divmod(num_examples, batch_size)
+    sizes = [batch_size] * full
+    if rest == 1 and full and join:
+        sizes[-1] += 1
+    elif rest:
+        sizes.append(rest)
+    return sizes
 
 
 def _check_fact(speed: str, *, num_clients: int, facts: Mapping[str, Any]) -> None:

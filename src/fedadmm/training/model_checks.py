@@ -3,15 +3,21 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.errors import InputError, failure
-from fedadmm.data.examples import Examples, Tree, is_whole, leaves, mapped, num_rows, shapes
+from fedadmm.data.examples import Examples, Tree, is_record, is_whole, leaves, mapped, num_rows, shapes
+from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, metrics_for
 from fedadmm.training.flat import FlatModel
-from fedadmm.training.function_checks import check_function, takes_floats
+from fedadmm.training.function_checks import check_cross_entropy, check_function, takes_floats
+from fedadmm.training.local import LocalTraining
+
+ANOTHER_NORM = "let the model have nn.GroupNorm(1, channels) in its place"
 
 
 def check_model(
@@ -36,7 +42,7 @@ def check_model(
     inputs, targets = read(*_two_of(examples, device=model.weights.device), 0, 0)
     outputs = _tried(model, inputs, what="inputs")
     rows = outputs.shape[:1] if isinstance(outputs, torch.Tensor) else None
-    is_tree = isinstance(outputs, Mapping | tuple | list)  # what its parts are, the loss knows
+    is_tree = isinstance(outputs, Mapping | tuple | list) or is_record(outputs)  # what its parts are, the loss knows
     if rows != (num_rows(targets),) and not is_tree:
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         remedy = "return one row per example" if rows is not None else "return a tensor, or a tuple or dict of tensors"
@@ -54,6 +60,8 @@ def check_model(
                 f"the {name} is {function!r}, not a function of (outputs, targets); give one, such as "
                 "torch.nn.functional.mse_loss or nn.MSELoss()"
             )
+    in_memory = isinstance(targets, torch.Tensor) and examples.targets.shape[1:] == targets.shape[1:]
+    check_cross_entropy(loss, outputs, [targets, examples.targets] if in_memory else [targets])
     metrics = metrics_for(outputs, targets, loss=loss, metrics=metrics)
     for name, function in {"loss": loss, **metrics}.items():
         try:
@@ -94,6 +102,24 @@ def _needs_two(model: FlatModel, inputs: Tree) -> bool:
         if personal is not None:
             model.load_personal(personal)
     return False
+
+
+def check_batches(num_examples: npt.NDArray[np.int64], local: LocalTraining, *, first: int = 0) -> None:
+    """Refuse batches of one example for a network that cannot train on them; a last one joins the one before.
+
+    first: the number of the client that num_examples begins with.
+    """
+    alone = np.flatnonzero(num_examples == 1)
+    if len(alone):
+        more = ["", ", as has 1 other"][len(alone) - 1] if len(alone) < 3 else f", as have {len(alone) - 1} others"
+        raise InputError(
+            f"client {first + alone[0]} has 1 example{more}, and batch normalisation cannot train on one; give each "
+            f"client at least 2, by fewer clients or another partition, or {ANOTHER_NORM}"
+        )
+    if local.batch_size == 1 and "sgd" in names_of(local.solver):
+        raise InputError(
+            f"batch_size=1, and batch normalisation cannot train on one example; use at least 2, or {ANOTHER_NORM}"
+        )
 
 
 def check_whole_inputs(model: FlatModel, examples: Examples) -> None:
@@ -137,15 +163,16 @@ def _tried(model: FlatModel, inputs: Tree, *, what: str) -> Any:
         raise InputError(sentence) from error
 
 
-def explained(error: Exception, inputs: Tree, *, num_examples: int) -> str | None:
+def explained(error: Exception, inputs: Tree) -> str | None:
     """Return what is wrong with a batch on which a model fails, and the remedy; None if that is not known."""
     if isinstance(error, IndexError) and isinstance(inputs, torch.Tensor) and is_whole(inputs):
         return f"has a batch of inputs {out_of_range(inputs, str(error))}"
-    if "more than 1 value per channel" not in str(error):
-        return None
-    more = "give it at least 2 examples" if num_examples == 1 else "use a larger batch_size"
-    remedy = f"{more}, or use a model without batch normalisation"
-    return f"has a batch of one example, on which batch normalisation cannot train; {remedy}"
+    if "more than 1 value per channel" in str(error):  # and the first example, which was tried, has more
+        return (
+            f"has a batch of inputs {shapes(inputs)}, on which normalisation cannot train: a channel has one value; "
+            f"use a larger batch_size, or {ANOTHER_NORM}"
+        )
+    return None
 
 
 def loss_failure(error: Exception, outputs: Tree, targets: Tree, *, owner: str) -> InputError:

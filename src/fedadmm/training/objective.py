@@ -11,6 +11,7 @@ from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples, Tree, num_rows, shapes
 from fedadmm.training.evaluation import Loss, Read, as_it_is, divisor, loss_of_each
 from fedadmm.training.flat import FlatModel, squared_norm
+from fedadmm.training.local import sizes_of_batches
 from fedadmm.training.model_checks import explained, loss_failure
 
 CHUNK = 1000  # examples that are in memory at once
@@ -108,9 +109,12 @@ class Objective:
         if self._buffers is not None:
             self.model.load_buffers(self._buffers)
             module.eval()
-        inputs, targets = (part.split(self._chunk) for part in self.examples)
+        # No chunk of one example where the network cannot train on it.
+        join = self.model.needs_two and self._buffers is None
+        sizes = sizes_of_batches(self.num_examples, max(self._chunk, 2) if join else self._chunk, join=join)
+        inputs, targets = (part.split(sizes) for part in self.examples)
         total = divisor(self._loss, self.examples.targets) or 1
-        weights = [None] * len(targets) if self._weights is None else self._weights.split(self._chunk)
+        weights = [None] * len(targets) if self._weights is None else self._weights.split(sizes)
         try:
             for number, (rows, known, some_weights) in enumerate(zip(inputs, targets, weights, strict=True)):
                 some_inputs, some_targets = self.read(rows, known, 0, number)
@@ -127,7 +131,7 @@ class Objective:
         try:
             outputs: torch.Tensor = self.model(inputs)
         except Exception as error:
-            sentence = explained(error, inputs, num_examples=self.num_examples)
+            sentence = explained(error, inputs)
             if sentence is None:
                 raise failure(f"the model, trained on {shapes(inputs)} of {self._owner},", error) from error
             raise InputError(f"{self._owner} {sentence}") from error

@@ -43,15 +43,9 @@ class SGDProblem:
     ) -> Solution:
         """Step along f(w) + <dual, w> + rho/2 |w - centre|^2 from `start`, until it is accurate or the budget ends."""
         model = self._model
-        constant = dual
-        if rho:
-            assert centre is not None
-            constant = -rho * centre if constant is None else constant - rho * centre
-        pull = rho + self._decay  # of w towards 0; `constant` moves rho's part to the centre
-        parts = [Part(model.parameters, model.weights, pull, constant)]
-        if model.personal_parameters:  # of which the algorithm knows nothing
-            parts.append(Part(model.personal_parameters, model.personal_weights, self._decay, None))
-        steps = self._begun(parts)
+        pull = rho + self._decay  # of w towards 0; the constant moves rho's part to the centre
+        # The steps keep of the constant what they need: with a large model it is not held beside that.
+        steps = self._begun(pull, _constant(dual, rho, centre))
         model.load(start)
         before = self._steps
         for epoch in range(self._assignment.epochs):
@@ -61,7 +55,7 @@ class SGDProblem:
                     break
                 self._count(steps.take(partial(self._batch_gradients, inputs, targets), trained))
             if self._tolerance is not None:
-                self._epsilon = self._measured(pull, constant)
+                self._epsilon = self._measured(pull, _constant(dual, rho, centre))
                 if self._epsilon <= self._tolerance:
                     break
             if self._is_over(self._steps - before, self.batch_size):
@@ -106,9 +100,12 @@ class SGDProblem:
             return slice(None)
         return slice(1, 2) if epoch < alone else slice(0, 1)
 
-    def _begun(self, parts: list[Part]) -> FusedSGD | OptimizerSteps:
+    def _begun(self, pull: float, constant: Vector | None) -> FusedSGD | OptimizerSteps:
         """Return the steps of a solve that begins: nothing is left of an earlier one."""
-        local, learning_rate = self._local, self.learning_rate
+        model, local, learning_rate = self._model, self._local, self.learning_rate
+        parts = [Part(model.parameters, model.weights, pull, constant)]
+        if model.personal_parameters:  # of which the algorithm knows nothing
+            parts.append(Part(model.personal_parameters, model.personal_weights, self._decay, None))
         if local.is_sgd:
             return FusedSGD(parts, learning_rate=learning_rate, momentum=local.momentum)
         return OptimizerSteps(parts, local=local, learning_rate=learning_rate, num_steps=self.num_steps)
@@ -134,8 +131,8 @@ class SGDProblem:
         steps = [assignment.epochs * of_an_epoch]
         if max_steps is not None:
             steps.append(max_steps)
-        if assignment.gradients is not None:
-            epochs, rest = divmod(assignment.gradients, self.num_examples)
+        if assignment.max_gradients is not None:
+            epochs, rest = divmod(assignment.max_gradients, self.num_examples)
             steps.append(max(1, epochs * of_an_epoch + rest // self.batch_size))
         return min(steps)
 
@@ -143,7 +140,7 @@ class SGDProblem:
         """Return whether there is no budget for a step on this many examples; one step is always taken."""
         if not steps:
             return False
-        time = self._assignment.gradients
+        time = self._assignment.max_gradients
         return steps >= self.num_steps or (time is not None and self._objective.evaluations + num_examples > time)
 
     def _measured(self, pull: float, constant: Vector | None) -> float:
@@ -177,6 +174,14 @@ class SGDProblem:
         self._steps += 1
         self._num_losses += 1
         self._loss_sum += loss
+
+
+def _constant(dual: Vector | None, rho: float, centre: Vector | None) -> Vector | None:
+    """Return dual - rho centre, the part of the gradient of <dual, w> + rho/2 |w - centre|^2 that w does not change."""
+    if not rho:
+        return dual
+    assert centre is not None
+    return -rho * centre if dual is None else dual - rho * centre
 
 
 class FullBatchProblem(SGDProblem):
@@ -213,6 +218,6 @@ class FullBatchProblem(SGDProblem):
 
     def _steps_within(self, assignment: Assignment, *, max_steps: int | None) -> int:
         steps = super()._steps_within(assignment, max_steps=max_steps)
-        if assignment.gradients is None:
+        if assignment.max_gradients is None:
             return steps
-        return min(steps, max(1, assignment.gradients // self.num_examples - 1))
+        return min(steps, max(1, assignment.max_gradients // self.num_examples - 1))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, failure
 from fedadmm.training.choices import own_function
 from fedadmm.training.flat import split
 from fedadmm.training.local import LocalTraining
@@ -127,12 +127,12 @@ class FusedSGD:
             step = step_rule(
                 [part.weights], learning_rate=learning_rate, pull=part.pull, constants=constants, momentum=momentum
             )
-            self._steps.append((part, step, part.split(step.target[0])))
+            self._steps.append((part.parameters, step, part.split(step.target[0])))
 
     def take(self, gradients_of: BatchGradients, trained: slice) -> torch.Tensor:
         """Take a step with these parts, and return the loss before it."""
         steps = self._steps[trained]
-        loss, gradients = gradients_of([parameter for part, *_ in steps for parameter in part.parameters])
+        loss, gradients = gradients_of([parameter for parameters, *_ in steps for parameter in parameters])
         for _, step, target in steps:
             own, gradients = gradients[: len(target)], gradients[len(target) :]
             step.begin()
@@ -160,15 +160,31 @@ class OptimizerSteps:
                 group["lr"] = rate * factor
         losses: list[torch.Tensor] = []
 
+        own_failures: list[Exception] = []
+
         def closure() -> Any:
-            with torch.enable_grad():
-                losses.append(self._load_gradients(gradients_of, trained))
+            try:
+                with torch.enable_grad():
+                    losses.append(self._load_gradients(gradients_of, trained))
+            except Exception as error:
+                own_failures.append(error)
+                raise
             return losses[-1]
 
-        self._optimizer.step(closure)  # as some ask for the gradient at several points
+        try:
+            self._optimizer.step(closure)  # as some ask for the gradient at several points
+        except Exception as error:
+            raise error if error in own_failures else self._failure(error) from error
         self._optimizer.zero_grad()  # what is not trained at the next step has none
         self._taken += 1
         return losses[0]
+
+    def _failure(self, error: Exception) -> InputError:
+        """Return what is wrong with an optimizer whose step fails."""
+        remedy = "correct it, or use another"
+        if "dense gradients" in str(error):
+            remedy = 'it takes sparse gradients, and those of the model are dense; use another, such as "adam"'
+        return failure(f"the step of local.optimizer={self._local.optimizer!r}", error, remedy=remedy)
 
     def _load_gradients(self, gradients_of: BatchGradients, trained: slice) -> torch.Tensor:
         parts = self._parts[trained]
@@ -200,7 +216,7 @@ def make_optimizer(
         optimizer = make(parameters, lr=learning_rate, **usual | options)
     except (TypeError, ValueError) as error:
         given = f"lr={learning_rate:g} and {options}"
-        raise InputError(f"optimizer {name!r} cannot be made with {given}: {error}") from error
+        raise InputError(f"optimizer {name!r} cannot be made with {given}: {error}; use its own options") from error
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InputError(f"optimizer {name!r} makes {type(optimizer).__name__}; make a torch.optim.Optimizer")
     if not all("lr" in group for group in optimizer.param_groups):

@@ -23,7 +23,7 @@ from fedadmm.training import evaluation
 from fedadmm.training.evaluation import Loss, Metric, combined
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.model_checks import check_model, check_whole_inputs
+from fedadmm.training.model_checks import check_batches, check_model, check_whole_inputs
 from fedadmm.training.objective import Objective
 from fedadmm.training.optimum import Optimum, is_linear, mean_objective
 from fedadmm.training.problem import FullBatchProblem, SGDProblem
@@ -132,6 +132,11 @@ class LearningTask:
             raise InputError('a stack runs losses that ignore or weigh no targets; use engine="workers"')
         check_stackable(self.model, self.loss, self._on_device(self.data.client(0)))
         check_whole_inputs(self.model, examples)
+
+    def check_batches(self, *, client: int = 0) -> None:
+        """Refuse clients whose batches the network cannot be trained on; `client` is the number of the first."""
+        if self.model.needs_two:
+            check_batches(self.data.num_examples, self.local, first=client)
 
     def optimum(self, weights: npt.NDArray[np.float64] | None = None) -> Optimum:
         """Return the minimiser of the mean of all clients' problems, seen from the network as it is now."""

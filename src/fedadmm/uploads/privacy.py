@@ -159,7 +159,7 @@ def private_sums(
     if noise is None:
         assert settings.epsilon is not None
         if settings.rounds is None:
-            raise InputError("privacy.rounds is missing: over how many rounds is epsilon spread? Set it, or noise")
+            raise InputError("privacy.rounds is missing, over which epsilon is spread; set it, or privacy.noise")
         noise = noise_for(settings.epsilon, rounds=settings.rounds, share=share, delta=delta, sampling=sampling)
     accountant = Accountant(noise, share, delta, sampling)
     sums = PrivateSums(accountant, settings.clip, num_clients, like, seed, settings.epsilon, settings.adaptive)

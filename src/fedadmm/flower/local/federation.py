@@ -24,7 +24,7 @@ STARTING = 60.0  # seconds for a SuperLink, and for nodes to connect
 # Flower takes a node that was killed for connected until its heartbeat has lapsed, and refuses its key until then.
 LAPSING = 90.0
 CHANGES = "changes.json"  # of each app, with which it was run
-ONCE = ("name", "num-server-rounds", "verify", "rollback-to", "rollback-force")  # of which none is kept
+ONCE = ("name", "num-server-rounds", "verify", "rollback-to", "rollback-force", "accept-code")  # of which none is kept
 FLOWER_ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",

@@ -14,7 +14,7 @@ Ended = Literal["completed", "failed", "stopped"]
 EXIT_CODES: dict[Ended, int] = {"completed": 0, "failed": 1, "stopped": 130}
 SENTENCES: dict[Ended, str] = {
     "completed": "The run has finished.",
-    "failed": "The run failed. The same command goes on from the last committed round.",
+    "failed": "The run failed. Once its cause is gone, the same command goes on from the last committed round.",
     "stopped": "The run was stopped; the same command goes on from the last committed round.",
 }
 RAISED = "ServerApp failed with exception: "  # before what a ServerApp raised

@@ -27,8 +27,8 @@ import fedadmm.flower.apps  # noqa: F401 (what a node's app imports, torch with 
 class ForkingExecutor(SubprocessExecutor):
     """Runs a node's app in a fork of this process, and what else there is as Flower does."""
 
-    def __init__(self) -> None:
-        self._children: set[int] = set()
+    def __init__(self, *, node: int) -> None:
+        self._node, self._children = node, set[int]()
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
         """Start a process for a message."""
@@ -41,7 +41,13 @@ class ForkingExecutor(SubprocessExecutor):
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
-        """Let go of processes that have ended; Flower calls it before it asks for work."""
+        """Let go of processes that have ended; Flower calls it before it asks for work.
+
+        An executor whose node has ended ends too. Flower sends it SIGINT then, which a shell may have switched off,
+        and another node that has got the port would be served by it.
+        """
+        if os.getppid() != self._node:
+            raise SystemExit("the SuperNode of this SuperExec has ended")
         self._children = {child for child in self._children if os.waitpid(child, os.WNOHANG) == (0, 0)}
 
 
@@ -74,8 +80,10 @@ def _work(spec: ExecutionSpec) -> NoReturn:
 def main() -> None:
     """Run Flower's SuperExec with the executor that forks."""
 
+    node = int(sys.argv[sys.argv.index("--parent-pid") + 1])
+
     def get_executor(*_: Any, **__: Any) -> ForkingExecutor:
-        return ForkingExecutor()
+        return ForkingExecutor(node=node)
 
     vars(run_superexec)["get_executor"] = get_executor
     gc.freeze()  # what was imported stays shared with the forks

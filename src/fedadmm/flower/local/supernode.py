@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,19 @@ def superexec_command(arguments: Sequence[str], *, parent: int) -> list[str]:
     return [sys.executable, "-m", "fedadmm.flower.local.superexec", *own]
 
 
+def check_port(command: Sequence[str]) -> None:
+    """Refuse a port that is in use: the SuperNode would end, and its SuperExec would serve the other process there."""
+    host, _, port = command[command.index("--runtime-api-address") + 1].rpartition(":")
+    with socket.socket(socket.AF_INET6 if host.startswith("[") else socket.AF_INET) as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what an ended one has left does not count
+        try:
+            free.bind((host.strip("[]"), int(port)))
+        except (OSError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"port {port} of {host} cannot be used: {error}; give each node of a machine a --port of its own"
+            ) from error
+
+
 def run_supernode(arguments: Sequence[str]) -> None:
     """Start the SuperExec, and let this process be the SuperNode."""
     environment = {**POLL, **os.environ, "PATH": search_path()}
@@ -39,6 +53,8 @@ def run_supernode(arguments: Sequence[str]) -> None:
     if found is None:
         raise InputError('there is no command flower-supernode; pip install "fedadmm[flower]"')
     if not {"--help", "--version", "-h", "-V"} & set(arguments):
-        subprocess.Popen(superexec_command(arguments, parent=os.getpid()), env=environment)
+        command = superexec_command(arguments, parent=os.getpid())
+        check_port(command)
+        subprocess.Popen(command, env=environment)
         arguments = [*arguments, "--isolation", "process"]
     os.execve(found, [found, *arguments], environment)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedadmm.core.algorithm import AnyAlgorithm
+from fedadmm.core.algorithm import Algorithm, AnyAlgorithm
 from fedadmm.core.calls import checked_call
 from fedadmm.core.errors import InputError, calling, name_of
 from fedadmm.data import federate, make_dataset
@@ -19,6 +19,8 @@ from fedadmm.studies.laws.play import World, identical, quadratic_world
 from fedadmm.training.local import LocalTraining
 
 CLOSE = 1e-4  # what another order of sums may change of a model in a few rounds
+
+NOT_TRIED = "          The other laws were not tried: they need an algorithm that runs."
 
 Law = Callable[[AnyAlgorithm, World], str | None]
 ON_QUADRATICS: tuple[Law, ...] = (
@@ -40,9 +42,12 @@ class Verdict(NamedTuple):
     law: str
     broken: str | None
     needed: bool = True  # an algorithm that no stack can run is none the worse for it
+    claimed: bool = True  # a law about what an algorithm says of itself, which this one does not say, was not tried
 
     def __str__(self) -> str:
         word = "holds " if self.broken is None else "BROKEN" if self.needed else "no    "
+        if not self.claimed:
+            return f"-       {self.law}\n          Not claimed: {laws.NOT_CLAIMED}."
         return f"{word}  {self.law}" + ("" if self.broken is None else f"\n          {self.broken}")
 
 
@@ -52,9 +57,13 @@ def check_laws(algorithm: AnyAlgorithm) -> list[Verdict]:
 
     In a test of your own: `assert not [v for v in fedadmm.check_laws(Mine()) if v.needed and v.broken]`.
     """
-    verdicts = [_verdict(contract, algorithm)]
-    if verdicts[0].broken is not None:
-        return verdicts  # the others need an algorithm that runs
+    if not isinstance(algorithm, Algorithm):
+        name = getattr(algorithm, "__name__", "fedadmm.FedAvg")
+        raise InputError(f"algorithm={algorithm!r} is not an algorithm; give an object of such a class, {name}()")
+    first = _verdict(contract, algorithm)
+    if first.broken is not None:
+        return [first._replace(broken=f"{first.broken}\n{NOT_TRIED}")]
+    verdicts = [first]
     verdicts += [_verdict(law, algorithm, quadratic_world()) for law in ON_QUADRATICS]
     verdicts += [_verdict(law, algorithm) for law in (resumes, engines_agree)]
     return [*verdicts, _verdict(stacks, algorithm)._replace(needed=False)]
@@ -64,7 +73,9 @@ def _verdict(law: Callable[..., str | None], algorithm: AnyAlgorithm, *world: Wo
     assert law.__doc__ is not None
     try:
         with calling(name_of(type(algorithm))):
-            return Verdict(law.__doc__, law(replace(algorithm), *world))
+            found = law(replace(algorithm), *world)
+            is_claimed = found != laws.NOT_CLAIMED
+            return Verdict(law.__doc__, found if is_claimed else None, claimed=is_claimed)
     except InputError as error:  # a run would refuse it too
         return Verdict(law.__doc__, str(error))
 

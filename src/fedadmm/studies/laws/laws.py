@@ -18,6 +18,7 @@ CLEARLY = 1e-3  # rounding is far below it, the effect of a perturbation of size
 TWO_ROUNDS = ([0, 1, 3], [0, 2, 3])
 ROUNDS = (*TWO_ROUNDS, [0, 1, 2, 4])
 BALANCED = 1e-5
+NOT_CLAIMED = "the algorithm has no `invariant`"  # so there is nothing to hold it to
 
 Upload = Callable[[Any, Any], Any]  # of (download, client's state)
 
@@ -121,7 +122,7 @@ def sums_are_exact(algorithm: AnyAlgorithm, world: World) -> str | None:
     registered = float(NUM_CLIENTS)
     invariant = invariant_of(algorithm, play.checkpoint.server, initial=world.theta, registered=registered)
     if invariant is None:
-        return None
+        return NOT_CLAIMED
     off = imbalance(invariant, [(1.0, state) for state in play.states.values()], registered=registered)
     if off < BALANCED:
         return None

@@ -53,14 +53,14 @@ class Play:
             self.algorithm.download(self.checkpoint.server),
             buffers=self.checkpoint.buffers,
             assignments=[
-                Assignment(client, number, 1, last_round=self.store.round_of(client), largest=self.largest)
+                Assignment(client, number, 1, last_round=self.store.round_of(client), max_norm=self.max_norm)
                 for client in clients
             ],
         )
         return sorted(visits, key=lambda visit: visit.client)
 
     @property
-    def largest(self) -> float:
+    def max_norm(self) -> float:
         """The norm above which uploads are refused."""
         return norm_limit(None, theta=self.algorithm.download(self.checkpoint.server).theta, medians=())
 

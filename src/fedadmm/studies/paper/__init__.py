@@ -1,7 +1,7 @@
 """The tables and figures of the paper, and studies beyond it, as studies.toml has them."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -13,8 +13,9 @@ from fedadmm.studies.paper.study import PaperRun, Rows, Size, Study, table_of
 __all__ = ["PAPER", "PaperRun", "Rows", "Size", "Study"]
 
 
-def _runs_in(file: str, size: Size) -> Iterator[PaperRun]:
-    """Yield a run of each method, at each learning rate, in each variant of an experiment, as a file has them.
+@cache
+def _runs_in(file: str) -> tuple[PaperRun, ...]:
+    """Return a run of each method, at each learning rate, in each variant of an experiment, as a file has them.
 
     Where a file has variants under `crossed`, too, every variant is run with each of those.
     """
@@ -24,16 +25,19 @@ def _runs_in(file: str, size: Size) -> Iterator[PaperRun]:
         variants = {f"{a} / {b}": {**one, **other} for a, one in variants.items() for b, other in crossed.items()}
     rates, methods = table.pop("learning_rates", [None]), table.pop("methods")
     rates_of = {column: variant.pop("learning_rates", rates) for column, variant in variants.items()}
+    algorithms = {label: algorithm_from_table(algorithm) for label, algorithm in methods.items()}
     plan = Plan(table, variants)
+    runs = []
     for column in plan.variants:
         words = column.replace(" / ", "-").replace(": ", "-").replace("/", "-").replace(", ", "-").replace(" %", "")
         name = f"{file.removesuffix('.toml')}-{words.replace(' ', '_')}"
         experiment = plan.experiment(column, changes={"name": name, "label": None})
-        for label, algorithm in methods.items():
-            run = experiment.replace(label=label, algorithm=algorithm_from_table(algorithm))
+        local_at = {rate: experiment.local.replace(learning_rate=rate) for rate in rates_of[column] if rate}
+        for label, algorithm in algorithms.items():
             for rate in rates_of[column]:
-                at_rate = {"label": f"{label}-{rate:g}", "local": run.local.replace(learning_rate=rate)} if rate else {}
-                yield PaperRun(column, run.replace(**at_rate))
+                changes = {"label": f"{label}-{rate:g}", "local": local_at[rate]} if rate else {"label": label}
+                runs.append(PaperRun(column, experiment.replace(algorithm=algorithm, **changes)))
+    return tuple(runs)
 
 
 def _worked_out(name: str) -> Callable[[], Rows]:
@@ -42,12 +46,12 @@ def _worked_out(name: str) -> Callable[[], Rows]:
     return lambda: getattr(import_module(f"fedadmm.studies.{module}"), function)()
 
 
-def _maker_of(runs: str | dict[str, Any]) -> Callable[[Size], Iterator[PaperRun]]:
+def _maker_of(runs: str | dict[str, Any]) -> Callable[[Size], Iterable[PaperRun]]:
     """Return what makes the runs of a study: of its own design, of a file, or of another study."""
     if isinstance(runs, dict):
         return Design(**runs).runs
     if runs.endswith(".toml"):
-        return partial(_runs_in, runs)
+        return lambda size: _runs_in(runs)
     return _maker_of(table_of("studies.toml")[runs]["runs"])
 
 
