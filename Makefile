@@ -1,6 +1,8 @@
 .PHONY: install demo test test-deployment lint check browser bench bench-peers docs site fuzz soak flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
+# Some images set it. Then each of the commands that tests and benchmarks start would compile all it imports once more.
+export PYTHONDONTWRITEBYTECODE =
 
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 

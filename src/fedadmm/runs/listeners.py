@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -65,8 +67,13 @@ def play(simulation: Simulation, goal: Goal, *, listeners: Sequence[Listener] = 
 def handling(*numbers: int, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle some signals, and give them their old handlers back afterwards."""
     raised: list[BaseException] = []
+    again: list[threading.Timer] = []
 
     def remembering(number: int, frame: FrameType | None) -> None:
+        if _is_cleaning_up(frame):
+            again.append(threading.Timer(0.01, signal.raise_signal, [number]))
+            again[-1].start()
+            return
         try:
             handler(number, frame)
         except BaseException as error:
@@ -81,8 +88,23 @@ def handling(*numbers: int, handler: Callable[[int, FrameType | None], None]) ->
             raise raised[0] from error
         raise
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        try:
+            for timer in again:
+                timer.cancel()
+                timer.join()
+        finally:
+            for number, old in before.items():
+                signal.signal(number, old)
+
+
+def _is_cleaning_up(frame: FrameType | None) -> bool:
+    """Return whether a frame is in a finalizer or a callback of the garbage collector: Python ignores what they raise."""
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class StoppedAtOnce(BaseException):
