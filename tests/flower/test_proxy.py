@@ -86,36 +86,34 @@ def federation(tmp_path: Path) -> Iterator[BehindAProxy]:
             made.proxy.wait()
 
 
-def flwr(federation: LocalFederation, *arguments: str) -> subprocess.CompletedProcess[str]:
+def said(federation: LocalFederation, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the environment of an operator."""
     return subprocess.run(
-        ["flwr", *arguments],
+        command,
         env=federation.command_environment,
-        capture_output=True,
-        text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
         check=False,
     )
 
 
 def test_nodes_train_through_the_proxy_and_command_nobody(federation: BehindAProxy) -> None:
-    run = ["fedadmm", "federation", "run", str(APP), "--folder", str(federation.folder)]
-    changes = {"num-clients": 2, "min-available-nodes": 2, "num-server-rounds": 2}
-    for key, value in changes.items():
-        run += ["--set", f"{key}={value}"]
-    said = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
-    assert said.returncode == 0, said.stdout + said.stderr
-    assert "Round 2 applies 2 of 2" in said.stdout + said.stderr
+    changes = ["--set", "num-clients=2", "--set", "min-available-nodes=2", "--set", "num-server-rounds=2"]
+    run = said(federation, "fedadmm", "federation", "run", str(APP), "--folder", str(federation.folder), *changes)
+    assert run.returncode == 0, run.stdout
+    assert "Round 2 applies 2 of 2" in run.stdout
     assert federation.online() == 2  # asked by the operator, past the proxy
 
     # Who knows the proxy's address only is refused: no list, no key of their own, no app.
-    config = federation.folder / "flwr" / "config.toml"
-    past = LocalFederation.superlink_address.fget(federation)
+    config, past = federation.folder / "flwr" / "config.toml", LocalFederation.superlink_address.fget(federation)
     config.write_text(config.read_text().replace(past, federation.superlink_address))
     federation.make_key("stranger")
     key = str(federation.folder / "keys" / "stranger.pub")
     for command in (["list", "lab"], ["supernode", "register", key, "lab"], ["run", str(APP), "lab"]):
         before = federation.log("proxy").read_text().count(" 403 ")
-        refused = flwr(federation, *command)
+        refused = said(federation, "flwr", *command)
         assert refused.returncode != 0, refused.stdout
-        assert federation.log("proxy").read_text().count(" 403 ") > before, refused.stdout + refused.stderr
+        assert federation.log("proxy").read_text().count(" 403 ") > before, refused.stdout
