@@ -1,6 +1,8 @@
 .PHONY: install demo test test-deployment lint check browser bench bench-peers docs site fuzz soak flower-kills clean
 PYTHON ?= python3
 BIN := .venv/bin
+# Some images set it. Then each of the commands that tests and benchmarks start would compile all it imports once more.
+export PYTHONDONTWRITEBYTECODE =
 
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 
@@ -23,16 +25,15 @@ install: .venv/installed-dev
 demo: .venv/installed
 	$(BIN)/fedadmm compare digits --out demo
 
-# Lint, format, types, every test, and then, with nothing beside it, a real SuperLink with a stranger and a hostile node.
-# mypy has one process, and so runs beside the tests.
+# Lint, format, every test, and then types and a real SuperLink with a stranger and a hostile node: that waits half of its time.
 test: lint browser
-	$(BIN)/mypy & types=$$!; $(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup; tests=$$?; wait $$types && exit $$tests
-	$(BIN)/pytest -m "deployment and not slow" tests/flower
+	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup
+	$(BIN)/mypy & types=$$!; $(BIN)/pytest -m "deployment and not slow" tests/flower; tests=$$?; wait $$types && exit $$tests
 
-# The real SuperLink alone, also one whose nodes and ServerApp are killed, the page for newcomers, the guide for three machines in network
-# namespaces (which need root), and Flower's simulation runtime.
+# The real SuperLink alone, also one whose nodes and ServerApp are killed, or are behind a proxy, the page for newcomers, the guide for
+# three machines in network namespaces (which need root), Flower's simulation runtime, and a cluster of Ray's.
 test-deployment: install
-	$(BIN)/pytest -m deployment tests/flower
+	$(BIN)/pytest -m deployment -n 0
 
 lint: install
 	$(BIN)/ruff check .

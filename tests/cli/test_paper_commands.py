@@ -22,7 +22,7 @@ from fedadmm.studies.paper.study import as_released
 @pytest.mark.slow
 def test_reproduce_works_until_its_time_is_up_and_status_is_right_about_it(tmp_path, published):
     which = ["table3", "--size", "small", "--columns", "mnist_100/iid", "--algorithms", "fedsgd", "--seeds", 1]
-    begun = fedadmm("reproduce", *which, "--budget", "20s", "--data-dir", published(*MNIST.files), cwd=tmp_path)
+    begun = fedadmm("reproduce", *which, "--budget", "10s", "--data-dir", published(*MNIST.files), cwd=tmp_path)
     assert begun.returncode == 0, begun.stderr
     files = list(tmp_path.glob("r*/*/rounds.jsonl"))  # in runs, or in results on a machine that is fast enough
     (rounds,) = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)

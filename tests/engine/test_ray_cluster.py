@@ -1,4 +1,4 @@
-"""The ray engine on a cluster of two nodes beside the head, all on this machine; one of them is lost."""
+"""A Ray of a script's own, and a cluster of two nodes beside the head, all on this machine; one of them is lost."""
 
 import os
 import re
@@ -51,6 +51,7 @@ def wide() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6000), nn.ReLU(), nn.Linear(6000, 3))
 
 
+@pytest.mark.deployment
 def test_a_users_exception_arrives_whole_and_leaves_the_run_as_it_was(cluster: Cluster) -> None:
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         if outputs.requires_grad and len(targets) == 6:
@@ -67,6 +68,7 @@ def test_a_users_exception_arrives_whole_and_leaves_the_run_as_it_was(cluster: C
     assert simulation.history == []
 
 
+@pytest.mark.deployment
 def test_the_commands_of_the_page_run_on_a_cluster(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_script_starts_a_ray_and_ends_it() -> None:
     assert done.stdout.strip() == "ended", done.stderr
 
 
+@pytest.mark.deployment
 def test_the_loss_of_a_node_changes_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patch:
         use_ray_here(patch, num_cpus=2)

@@ -32,8 +32,10 @@ def simulation(
     model: nn.Module, *, engine: str = "stacked", method: Algorithm | None = None, **options: Any
 ) -> Simulation:
     method = method if method is not None else FedAvg()
-    data, local = some_data([8, 10, 6]), options.pop("local", LocalTraining())
-    return Simulation(method, model=model, data=data, local=local, participation=1.0, seed=0, engine=engine, **options)
+    data = some_data([8, 10, 6])
+    return Simulation(
+        method, model=model, data=data, local=LocalTraining(), participation=1.0, seed=0, engine=engine, **options
+    )
 
 
 REFUSED = {
@@ -117,10 +119,6 @@ def test_auto_picks_by_size_and_by_what_can_be_stacked(caplog: pytest.LogCapture
         assert with_auto.engine.name == name
         assert reason in with_auto.engine.reason
         assert f"engine {name}: " in caplog.messages[-1]
-    for batch_size in (200, "full"):
-        large = simulation(middle, engine="auto", workers=1, local=LocalTraining(batch_size=batch_size))
-        large.close()
-        assert str(large.engine) == "workers: 160,003 parameters are more than 100,000, and batches are large"
 
 
 def test_what_auto_picked_is_in_the_run_folder_and_not_in_its_name(tmp_path: Path) -> None:

@@ -168,7 +168,9 @@ def set_up(net: dict[str, Machine], you: Path, here: Callable[[str, Machine], st
         node.until_it_says("SuperNode ID")
 
 
-def test_the_guide_for_three_machines_leads_to_a_run_and_replaces_one(net: dict[str, Machine], tmp_path: Path) -> None:
+def test_the_guide_for_three_machines_leads_to_a_run_and_through_what_may_happen(
+    net: dict[str, Machine], tmp_path: Path
+) -> None:
     link, you = net["link"], tmp_path / "you"
     you.mkdir()
 
@@ -189,25 +191,40 @@ def test_the_guide_for_three_machines_leads_to_a_run_and_replaces_one(net: dict[
     strategy.close()
 
     # One machine is lost for good, and another takes its place.
-    lost = net["node-1"]
-    lost.end()
-    shutil.rmtree(lost.folder / "state")
-    (lost.folder / "node").unlink()
-    lost.log.unlink()
+    node, (start,) = net["node-1"], commands("**Nodes.**")
+    more = run.replace("fedadmm federation app my-app\n", "").rstrip() + " --set num-server-rounds="
+
+    def change_key(key: str, change: str) -> None:
+        """Let node 1 make another key, and register it in the place of the one before."""
+        node.log.unlink()
+        node.run(key)
+        shutil.copy(node.folder / "node.pub", you / "new.pub")
+        status = link.run("fedadmm federation status --server fedadmm-state/digits/server")
+        (number,) = re.findall(r"^ *1 +(\d+)", status, flags=re.MULTILINE)
+        link.run(change.replace("NODE_ID", number), folder=you)
+
+    def play_on(rounds: int) -> None:
+        """Start node 1, and play up to a round, which both nodes take part in."""
+        node.start(here(start, node).replace("client-id=0", "client-id=1"))
+        node.until_it_says("SuperNode ID")
+        assert f"Round {rounds} applies 2 of 2" in link.run(f"{more}{rounds}\n", folder=you)
+        status = link.run("fedadmm federation status --server fedadmm-state/digits/server")
+        assert status.count(f"round {rounds}") == 2
+
+    node.end()
+    shutil.rmtree(node.folder / "state")
+    (node.folder / "node").unlink()
     key, change, rebind = commands("**A machine is lost for good.**")
-    lost.run(key)
-    shutil.copy(lost.folder / "node.pub", you / "new.pub")
-    status = link.run("fedadmm federation status --server fedadmm-state/digits/server")
-    (node,) = re.findall(r"^ *1 +(\d+)", status, flags=re.MULTILINE)
-    link.run(change.replace("NODE_ID", node), folder=you)
+    change_key(key, change)
     link.run(rebind)
-    (start,) = commands("**Nodes.**")
-    lost.start(here(start, lost).replace("client-id=0", "client-id=1"))
-    lost.until_it_says("SuperNode ID")
-    more = run.replace("fedadmm federation app my-app\n", "").rstrip() + " --set num-server-rounds=6\n"
-    assert "Round 6 applies 2 of 2" in link.run(more, folder=you)
-    status = link.run("fedadmm federation status --server fedadmm-state/digits/server")
-    assert status.count("round 6") == 2
+    play_on(6)
+
+    # A key is rotated, and the client goes on with its state.
+    node.end()
+    key, change = commands("**A key is rotated.**")
+    change_key(key, change)
+    assert (node.folder / "node.old").exists()
+    play_on(7)
 
     # So is the SuperLink's machine: another one has a copy, the certificates and the nodes' public keys.
     link.run(f"fedadmm federation backup fedadmm-state {you}/monday")
@@ -226,11 +243,11 @@ def test_the_guide_for_three_machines_leads_to_a_run_and_replaces_one(net: dict[
     shutil.copy(you / "new.pub", you / "node-1.pub")
     link.run(commands("**Keys.** Each node")[1], folder=you)
     for number in range(2):
-        node = net[f"node-{number}"]
-        node.start(here(start, node).replace("client-id=0", f"client-id={number}"))
+        machine = net[f"node-{number}"]
+        machine.start(here(start, machine).replace("client-id=0", f"client-id={number}"))
     for number in range(2):
         net[f"node-{number}"].until_it_says("SuperNode ID")
     asked = more.partition("my-app lab")[2]
-    said = link.run(f"export FLWR_HOME=$PWD/flwr\nfedadmm federation verify my-app lab{asked}", folder=you)
+    said = link.run(f"export FLWR_HOME=$PWD/flwr\nfedadmm federation verify my-app lab{asked}7", folder=you)
     assert said.count("is in step") == 2, said
-    assert "Round 7 applies 2 of 2" in link.run(more.replace("rounds=6", "rounds=7"), folder=you)
+    assert "Round 8 applies 2 of 2" in link.run(f"{more}8", folder=you)

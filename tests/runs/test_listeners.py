@@ -1,7 +1,9 @@
 """One way to listen: a run in a folder and a call from Python play the same rounds to the same listeners."""
 
+import gc
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,32 @@ def test_a_signal_inside_a_librarys_callback_is_still_the_one_that_was_raised() 
     """Pydantic raises its own error in the place of what a serializer raises."""
     with pytest.raises(OutOfTimeError), TimeBudget(0.01).enforced():
         Slow().model_dump()
+
+
+def _spend_time(*args: object) -> None:
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        pass
+
+
+class Lingering:
+    """Takes time to go."""
+
+    def __del__(self) -> None:
+        _spend_time()
+
+
+@pytest.mark.parametrize("clean_up", [Lingering, gc.collect])
+def test_a_signal_where_python_ignores_errors_is_raised_after_it(clean_up: Callable[[], object]) -> None:
+    def clean_up_and_wait() -> None:
+        clean_up()
+        time.sleep(60)
+
+    begin = time.monotonic()
+    gc.callbacks.append(_spend_time)
+    try:
+        with pytest.raises(OutOfTimeError), TimeBudget(0.05).enforced():
+            clean_up_and_wait()
+    finally:
+        gc.callbacks.remove(_spend_time)
+    assert time.monotonic() - begin < 30

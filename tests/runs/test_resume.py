@@ -16,7 +16,7 @@ from killed_runs import ROUNDS, Result, RunPlace, die_in, ended, wait_for
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("engine", "num_kills"), [("serial", 30), ("workers", 15)])
+@pytest.mark.parametrize(("engine", "num_kills"), [("serial", 20), ("workers", 10)])
 def test_a_run_killed_at_random_instants_ends_with_the_same_bytes(
     place: RunPlace, whole: Result, engine: str, num_kills: int
 ) -> None:

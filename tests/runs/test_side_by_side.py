@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from fedadmm import Experiment, FedADMM, FedAvg, InputError
 from fedadmm.api import running
 from fedadmm.runs import side_by_side
 from fedadmm.runs.check import check_run
-from fedadmm.runs.listeners import Listener
+from fedadmm.runs.listeners import Listener, OutOfTimeError
 from fedadmm.runs.side_by_side import SideBySide, Told, processes_for
 
 QUICK = Experiment(
@@ -55,6 +56,24 @@ def test_a_mistake_in_one_ends_all_with_its_sentence(tmp_path: Path) -> None:
     wrong = QUICK.replace(model={"name": "cnn1"})
     with pytest.raises(InputError, match="cnn1 takes inputs of shape 1x28x28"):
         play([wrong, SEEDS[1]], tmp_path)
+
+
+def test_time_that_is_up_at_the_very_end_leaves_no_thread_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for = threading.Thread.join
+    before = threading.enumerate()
+
+    def out_of_time(thread: threading.Thread, timeout: float | None = None) -> None:
+        raise OutOfTimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", out_of_time)
+        with pytest.raises(OutOfTimeError):
+            play(SEEDS[:2], tmp_path)
+    for thread in set(threading.enumerate()) - set(before):
+        wait_for(thread, timeout=30)
+        assert not thread.is_alive()
 
 
 class DiesOnce(Listener):

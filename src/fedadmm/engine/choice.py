@@ -20,8 +20,7 @@ from fedadmm.engine.workers import WorkersEngine
 from fedadmm.training.task import LearningTask
 
 STACKED_UP_TO = 100_000  # parameters, of a method whose clients keep vectors
-STATELESS_UP_TO = 300_000  # of one whose clients keep none, with batches that are small
-SMALL_BATCH = 50  # examples: with larger ones the products take the time, and workers are as fast
+STATELESS_UP_TO = 300_000  # of one whose clients keep none
 
 logger = logging.getLogger(__name__)
 
@@ -87,10 +86,10 @@ def _picked(algorithm: AnyAlgorithm, task: LearningTask) -> Choice:
     """Return the engine that is the fastest in benchmarks/choice.py, whose table is in docs/SPEED.md.
 
     A stack saves what Python costs at each step of each client, which is nearly all the time of a small model; serial
-    and workers pay it. The larger the model and the batch, the more of a step is arithmetic, which workers do as fast.
-    Before that, states decide: those of a stack pass through one process, those of workers through all of them.
-    Convolutions are grouped in a stack, which is no faster. Where no stack can be made workers are taken, as no test of
-    the model tells how much work its clients have: only with very little of it is serial faster.
+    and workers pay it. The larger the model, the more of a step is arithmetic, which workers do as fast. Before that,
+    states decide: those of a stack pass through one process, those of workers through all of them. Convolutions are
+    grouped in a stack, which is no faster. Where no stack can be made workers are taken, as no test of the model tells
+    how much work its clients have: only with very little of it is serial faster.
     """
     number = task.num_parameters
     if number > STATELESS_UP_TO:
@@ -99,8 +98,6 @@ def _picked(algorithm: AnyAlgorithm, task: LearningTask) -> Choice:
         return Choice("workers", "convolutions are no faster in a stack")
     if number > STACKED_UP_TO and _keeps_vectors(algorithm, task):
         return Choice("workers", f"{number:,} parameters are more than {STACKED_UP_TO:,}, and clients keep a state")
-    if number > STACKED_UP_TO and (task.local.batch_size == "full" or task.local.batch_size > SMALL_BATCH):
-        return Choice("workers", f"{number:,} parameters are more than {STACKED_UP_TO:,}, and batches are large")
     try:
         _check_stackable(algorithm, task)
     except InputError as error:

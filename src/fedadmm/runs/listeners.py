@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -63,26 +65,48 @@ def play(simulation: Simulation, goal: Goal, *, listeners: Sequence[Listener] = 
 
 @contextmanager
 def handling(*numbers: int, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle some signals, and give them their old handlers back afterwards."""
-    raised: list[BaseException] = []
+    """Handle some signals, and give them their old handlers back afterwards.
+
+    What the handler raises is raised again where it was ignored, as in a finalizer or a callback of the garbage
+    collector, and in the place of what a library made of it.
+    """
+    raised: list[tuple[BaseException, int]] = []
+    repeats: list[threading.Timer] = []
+    ignoring = sys.unraisablehook
 
     def remembering(number: int, frame: FrameType | None) -> None:
         try:
             handler(number, frame)
         except BaseException as error:
-            raised.append(error)
+            raised.append((error, number))
             raise
 
+    def repeat(ignored: sys.UnraisableHookArgs) -> None:
+        number = next((number for error, number in raised if error is ignored.exc_value), None)
+        if number is None:
+            ignoring(ignored)
+            return
+        main = threading.main_thread().ident  # it may wait for something by then
+        repeats.append(threading.Timer(0.01, signal.pthread_kill, [main, number]))
+        repeats[-1].start()
+
     before = {number: signal.signal(number, remembering) for number in numbers}
+    sys.unraisablehook = repeat
     try:
         yield
     except Exception as error:
-        if raised:  # the signal came in a callback of a library, which raises an exception of its own in its place
-            raise raised[0] from error
+        if raised:
+            raise raised[0][0] from error
         raise
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        try:
+            for timer in repeats:
+                timer.cancel()
+                timer.join()
+        finally:
+            sys.unraisablehook = ignoring
+            for number, old in before.items():
+                signal.signal(number, old)
 
 
 class StoppedAtOnce(BaseException):

@@ -121,7 +121,6 @@ class SideBySide:
         finally:
             pool.close()
             os.close(sending)
-            os.close(receiving)
 
 
 @dataclass(frozen=True)
@@ -181,21 +180,27 @@ class _Teller(Listener):
 
 @contextmanager
 def _heard(receiving: int, tell: Callable[[Told], None], stop: Any, asked: Callable[[], bool]) -> Iterator[None]:
-    """Pass on what is told while the runs go on, and whether to stop to the runs."""
+    """Pass on what is told while the runs go on, and whether to stop to the runs.
+
+    The thread closes `receiving`, for it may outlive this: the time can be up while we wait for its end.
+    """
     over = threading.Event()
 
     def listen() -> None:
         rest = b""
-        while True:
-            stop.value = stop.value or asked()
-            ready, _, _ = select([receiving], [], [], POLL)
-            if not ready:
-                if over.is_set():
-                    return
-                continue
-            *lines, rest = (rest + os.read(receiving, 1 << 16)).split(b"\n")
-            for line in lines:
-                tell(Told(*json.loads(line)))
+        with open(receiving, "rb", buffering=0) as telling:
+            while True:
+                stop.value = stop.value or asked()
+                ready, _, _ = select([telling], [], [], POLL)
+                if not ready:
+                    if over.is_set():
+                        return
+                    continue
+                if not (told := telling.read(1 << 16)):
+                    return  # nobody can tell any more
+                *lines, rest = (rest + told).split(b"\n")
+                for line in lines:
+                    tell(Told(*json.loads(line)))
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
