@@ -125,6 +125,44 @@ class TestFamily:
         assert tenth["fast_fedadmm"] >= tenth["without duals"]
 
 
+class TestReproduction:
+    def test_the_default_arrives_first_on_the_small_network_and_algorithm_1_not_at_all(self) -> None:
+        columns = [table for table in tables("REPRODUCTION.md") if {"fast_fedadmm", "fedprox"} <= table.keys()]
+        assert len(columns) == 2 + 1  # and the sizes of messages
+        for table in columns[:2]:
+            arrived = {name: number(row["rounds"]) for name, row in table.items() if "+" not in row["rounds"]}
+            assert min(arrived, key=arrived.__getitem__) == "fast_fedadmm"
+            assert "fedadmm" not in arrived
+            assert number(table["fedavg"]["best"]) > number(table["fedadmm"]["best"])
+        assert set(arrived) == {"fast_fedadmm", "fedsgd"}  # on non-IID data
+        assert all("status" not in row for table in columns[:2] for row in table.values())  # nothing is lost
+
+    def test_from_theta_runs_come_higher_and_end_lower(self) -> None:
+        columns = [table for table in tables("REPRODUCTION.md") if "fedadmm_II_eta1" in table]
+        assert len(columns) == 4
+        pairs = [(table[f"fedadmm_I_{e}"], table[f"fedadmm_II_{e}"]) for table in columns for e in ("eta0.5", "eta1")]
+        assert all(one["status"] == "finished" for one, _ in pairs)
+        assert [two["status"] for _, two in pairs].count("collapsed") == 2
+        assert all(table["fedadmm_II_eta1"]["status"] == "diverged" for table in columns)
+        assert sum(number(one["final"]) > number(two["final"]) for one, two in pairs) == 7
+        assert sorted(number(two["best"]) > number(one["best"]) for one, two in pairs) == [False] + 7 * [True]
+        assert all(number(two["best"]) >= number(one["best"]) for one, two in pairs)
+
+    def test_a_large_rho_diverges_and_a_smaller_one_falls_again(self) -> None:
+        iid, other = [table for table in tables("REPRODUCTION.md") if "fedadmm_rho1" in table]
+        for table in (iid, other):
+            assert table["fedadmm_rho1"]["status"] == "diverged"
+            assert number(table["fedadmm_rho0.1"]["best"]) > number(table["fedadmm_rho0.01"]["best"])
+        assert number(iid["fedadmm_rho0.1"]["final"]) < number(iid["fedadmm_rho0.01"]["final"])
+
+    def test_a_smaller_step_after_round_60_helps_where_rows_are_alike(self) -> None:
+        columns = [table for table in tables("REPRODUCTION.md") if "fedadmm_eta1_then_0.5" in table]
+        best = [{name: number(row["best"]) for name, row in table.items()} for table in columns]
+        assert [row["fedadmm_eta1_then_0.5"] > row["fedadmm_eta1"] for row in best] == [False, True, True, True]
+        assert all(min(row, key=row.__getitem__) == "fedadmm_eta1.5" for row in best)
+        assert all(row["fedadmm_eta0.5"] > row["fedadmm_eta1"] for row in best[1::2])
+
+
 class TestClock:
     def test_waiting_is_slowest_and_less_work_is_ahead_of_a_drop(self) -> None:
         times, accuracies, clients = tables("CLOCK.md")
@@ -134,14 +172,12 @@ class TestClock:
             assert 0.6 <= drop / wait < 0.72
             assert all(0.3 <= way / wait < 0.5 for way in (less, without))
             assert less < drop
-            better = number(accuracies[name]["deadline: less work"]) > number(accuracies[name]["deadline: drop"])
-            assert better == (name != "FedADMM")
+            assert number(accuracies[name]["deadline: less work"]) > number(accuracies[name]["deadline: drop"])
         for column in list(next(iter(times.values())))[1:]:
             order = sorted(times, key=lambda name: number(times[name][column]))
             assert (order[0], order[-1]) == ("FedDyn, seen", "FedADMM")
         applied, lost = map(int, re.match(r"(\d+) \((\d+)", clients["FedAvg"]["deadline: drop"]).groups())
         assert 0.45 < lost / (applied + lost) < 0.5
-        assert clients["FedADMM"]["deadline: less work"].endswith("(0, 9)")  # refused, in one run of three
 
 
 class TestUploads:

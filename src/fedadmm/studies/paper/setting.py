@@ -114,12 +114,13 @@ class Design:
     columns: Sequence[Sequence[Any]]
     small_columns: int | None = None  # as many of them in the small size
     num_clients: Mapping[Size, Sequence[int]] = field(default_factory=dict)
-    fixed: Sequence[str] = ()
+    fixed: Sequence[str] | Mapping[Size, Sequence[str]] = ()
     printed: str | None = None
     patience: int | None = None  # if given, runs in the paper's size end at the target, or with this patience
 
     def runs(self, size: Size) -> Iterator[PaperRun]:
         """Yield a run of each method in each column, with what the paper prints for it."""
+        fixed = self.fixed.get(size, ()) if isinstance(self.fixed, Mapping) else self.fixed
         for number, column in enumerate(self.columns[: self.small_columns if size == "small" else None]):
             tuned = Setting(*column).at(size)
             numbers = published(self.printed) if self.printed is not None and tuned.is_published else {}
@@ -129,7 +130,7 @@ class Design:
                     setting = replace(tuned, clients=clients, epochs=method.num_epochs or tuned.epochs)
                     tuned_as = replace(tuned, stragglers=0.0).experiment(method.tuned_as or label)
                     found = {what: rows[label][number] for what, rows in numbers.items() if label in rows}
-                    source, experiment = None if label in self.fixed else tuned_as, setting.experiment(label)
+                    source, experiment = None if label in fixed else tuned_as, setting.experiment(label)
                     if self.patience is not None and size == "paper":
                         experiment = experiment.replace(stop_at_target=True, patience=self.patience)
                     yield PaperRun(setting.column, experiment, source, **found)
