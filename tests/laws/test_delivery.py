@@ -79,7 +79,7 @@ def test_any_history_is_the_lossless_one_without_the_clients_that_did_not_count(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 @given(rounds=ROUNDS, restores=RESTORES)
-@settings(max_examples=20, derandomize=False)
+@settings(max_examples=16, derandomize=False)
 def test_so_are_more_than_a_thousand_others_of_all_methods(name: str, rounds: list[Any], restores: list[Any]) -> None:
     hold_the_law(name, WORLDS["quadratics"](), rounds, restores)
 

@@ -6,6 +6,7 @@ who are refused.
 
 import copy
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -53,9 +54,9 @@ class Runs(NamedTuple):
     without: Any  # the run in which those who are refused were never selected
 
 
-# The laws of one method and engine are tested in one process, which plays the runs once.
+# The laws of one method are tested in one process, which plays the runs once.
 CASES = [
-    pytest.param((name, engine), id=f"{name}-{engine}", marks=pytest.mark.xdist_group(f"{name}-{engine}"))
+    pytest.param((name, engine), id=f"{name}-{engine}", marks=pytest.mark.xdist_group(f"laws of {name}"))
     for name in ON_NETWORKS
     for engine in ENGINES
 ]
@@ -73,15 +74,17 @@ def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
         for _ in ROUNDS:
             first.advance()
             books.append(_books(first, initial))
-        without = [[c for c in clients if c not in (POISONED, ABSURD)] for clients in ROUNDS]
-        other = "serial" if engine == "workers" else engine
-        yield Runs(
-            name,
-            outcome(first, rounds=0),
-            books,
-            outcome(run_of(name, other), rounds=len(ROUNDS)),
-            outcome(run_of(name, other, rounds=without), rounds=len(ROUNDS)),
-        )
+        again, without = _again_and_without(name, "serial" if engine == "workers" else engine)
+        yield Runs(name, outcome(first, rounds=0), books, again, without)
+
+
+@lru_cache(maxsize=1)  # the serial engine's are the workers' too
+def _again_and_without(name: str, engine: str) -> tuple[Any, Any]:
+    """Return what comes of a run, and of one in which those who are refused were never selected."""
+    without = [[c for c in clients if c not in (POISONED, ABSURD)] for clients in ROUNDS]
+    runs = (run_of(name, engine), run_of(name, engine, rounds=without))
+    again, other = (outcome(run, rounds=len(ROUNDS)) for run in runs)
+    return again, other
 
 
 def _books(run: Simulation, initial: torch.Tensor) -> tuple[dict[int, Any], float]:

@@ -98,8 +98,15 @@ def noise_for(epsilon: float, *, rounds: int, share: float, delta: float, sampli
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon={epsilon:g} is out of range; use a number above 0, such as 8")
 
+    costs: dict[float, float] = {}  # of the noises that were looked at; more noise costs less
+
     def fits(noise: float) -> bool:
-        return Accountant(noise, share, delta, sampling).epsilon(rounds) <= epsilon
+        if any(noise >= other and cost <= epsilon for other, cost in costs.items()):
+            return True
+        if any(noise <= other and cost > epsilon for other, cost in costs.items()):
+            return False
+        costs[noise] = Accountant(noise, share, delta, sampling).epsilon(rounds)
+        return costs[noise] <= epsilon
 
     low = high = 1.0
     while not fits(high):
@@ -110,11 +117,26 @@ def noise_for(epsilon: float, *, rounds: int, share: float, delta: float, sampli
         low, high = low / 2, low
         if low < LEAST:
             return high
+    for within in (1e-2, 3e-4):  # the logarithms lie nearly on a line: look close to where that crosses, on both sides
+        near = _crossing(costs, epsilon)
+        if low < near < high:
+            fits(near * (1 - within))
+            fits(near * (1 + within))
     while high - low > high * 10.0 ** (1 - DIGITS) / 2:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     step = 10.0 ** (math.floor(math.log10(high)) + 1 - DIGITS)
     return float(f"{math.ceil(high / step) * step:.{DIGITS}g}")
+
+
+def _crossing(costs: dict[float, float], epsilon: float) -> float:
+    """Return about the noise that costs epsilon, from the nearest costs above and below; 0 if one is not known."""
+    above = min(((cost, noise) for noise, cost in costs.items() if epsilon < cost < math.inf), default=None)
+    below = max(((cost, noise) for noise, cost in costs.items() if 0 < cost <= epsilon), default=None)
+    if above is None or below is None:
+        return 0.0
+    share = math.log(epsilon / below[0]) / math.log(above[0] / below[0])
+    return below[1] * (above[1] / below[1]) ** share
 
 
 def split_noise(noise: float, *, count_noise: float) -> float:
