@@ -109,10 +109,14 @@ class TestFamily:
         ratios = [float(row["best classic"].rpartition(" ")[2]) for row in judged.values()]
         assert classic <= 0.5
         assert max(ratios) <= 1.0
-        assert 0.9 < other < 1.0  # missed, by little
+        assert other > 0.9  # missed
         assert all(row["best other"].startswith("fedacg") for row in judged.values())
         assert float(judged["fmnist/noniid"]["best other"].rpartition(" ")[2]) < 0.95
         assert abs(float(judged["mnist/noniid/hundredth"]["best other"].rpartition(" ")[2]) - 1) < 0.05
+        (methods,) = [table for table in tables("FAMILY.md") if "mnist/iid" in table.get("fast_fedadmm", {})]
+        ours, theirs, at_mean = (number(methods[m]["mnist/iid"]) for m in ("fast_fedadmm", "fedacg", "mean_fedacg"))
+        assert 1 < ours - theirs < 2
+        assert abs(ours / at_mean - 1) < 0.05
 
     def test_the_look_ahead_gives_most(self) -> None:
         (table,) = [table for table in tables("FAMILY.md") if "all of 20" in next(iter(table.values()), {})]
