@@ -58,11 +58,17 @@ class BehindAProxy(LocalFederation):
 
     @property
     def superlink_address(self) -> str:
+        """The proxy's, which is all that nodes know."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def past_the_proxy(self) -> str:
+        """The SuperLink's own."""
+        return super().superlink_address
 
     def start_node(self, name: str, *, port: int, config: str):
         if self.proxy is None:
-            arguments = [super().superlink_address, str(self.folder / "keys"), str(self.port)]
+            arguments = [self.past_the_proxy, str(self.folder / "keys"), str(self.port)]
             with self.log("proxy").open("wb") as log:
                 self.proxy = subprocess.Popen([sys.executable, "-c", PROXY, *arguments], stdout=log, stderr=log)
             deadline = time.monotonic() + 60
@@ -108,8 +114,8 @@ def test_nodes_train_through_the_proxy_and_command_nobody(federation: BehindAPro
     assert federation.online() == 2  # asked by the operator, past the proxy
 
     # Who knows the proxy's address only is refused: no list, no key of their own, no app.
-    config, past = federation.folder / "flwr" / "config.toml", LocalFederation.superlink_address.fget(federation)
-    config.write_text(config.read_text().replace(past, federation.superlink_address))
+    config = federation.folder / "flwr" / "config.toml"
+    config.write_text(config.read_text().replace(federation.past_the_proxy, federation.superlink_address))
     federation.make_key("stranger")
     key = str(federation.folder / "keys" / "stranger.pub")
     for command in (["list", "lab"], ["supernode", "register", key, "lab"], ["run", str(APP), "lab"]):

@@ -226,7 +226,7 @@ def test_the_guide_for_three_machines_leads_to_a_run_and_through_what_may_happen
     assert (node.folder / "node.old").exists()
     play_on(7)
 
-    # So is the SuperLink's machine: another one has a copy, the certificates and the nodes' public keys.
+    # The SuperLink's machine is lost, too: another one has a copy, the certificates and the nodes' public keys.
     link.run(f"fedadmm federation backup fedadmm-state {you}/monday")
     for machine in net.values():
         machine.end()

@@ -98,9 +98,9 @@ def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[s
     wanted = labels if algorithms is None else names_in(algorithms)
     for name in wanted:
         if name not in labels:
-            near = [label for label in labels if label.startswith(f"{name}-")] or get_close_matches(name, labels)
             if len(labels) <= FEW:
                 raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
+            near = [label for label in labels if label.startswith(f"{name}-")] or get_close_matches(name, labels)
             shown = ", ".join((near or labels)[:FEW])
             raise InputError(f"there is no row {name!r} among {len(labels)}; use one such as {shown}")
     return wanted
