@@ -84,7 +84,7 @@ METHODS: dict[str, AnyAlgorithm] = {
 }
 # A network has no use for Newton steps, and a stack of clients no Hessians.
 ON_NETWORKS = {name: method for name, method in METHODS.items() if not trait(method, SecondOrder)}
-PLAIN = ("fast_fedadmm", "fedadmm", "scaffold", "feddyn_auto", "fedpd")
+PLAIN = ("fast_fedadmm", "fedadmm", "scaffold", "fedpd")
 
 
 def mostly_slow(values: Iterable[Any], *, plain: Collection[Any] = PLAIN) -> list[Any]:

@@ -75,6 +75,7 @@ def test_every_room_has_arrows() -> None:
     assert set(ARROWS) == set(PACKAGES)
 
 
+@pytest.mark.slow
 def test_nobody_imports_flower() -> None:
     others = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] != "flower"]
     local = tuple(f"fedadmm.flower.{name}" for name in ("local", "node_status", "server_folder", "folders", "metrics"))

@@ -28,6 +28,7 @@ def test_a_block_of_python_runs(number: int) -> None:
         assert names["network"].head.weight.shape == (10, 32)
 
 
+@pytest.mark.slow
 def test_the_file_of_the_page_runs(tmp_path: Path) -> None:
     (text,) = _blocks("toml")
     experiment = Experiment.from_toml(text).replace(rounds=2, engine="serial")

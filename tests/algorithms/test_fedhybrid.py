@@ -78,6 +78,7 @@ def _task(dimension: int, *, l2: float = 0.2) -> LearningTask:
     return LearningTask(module, data, local=LocalTraining(), loss=functional.cross_entropy, metrics={}, seed=0, l2=l2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense_up_to", [0, 200])
 def test_a_hessian_is_the_slope_of_the_gradient(monkeypatch: pytest.MonkeyPatch, dense_up_to: int) -> None:
     # 1,200 examples are two chunks; by central differences of the gradient.
@@ -129,6 +130,7 @@ def test_a_network_is_refused() -> None:
         _simulation(FedHybrid(), model="mlp", data=some_data([8, 8]), loss=functional.cross_entropy, metric="accuracy")
 
 
+@pytest.mark.slow
 def test_a_stack_is_refused_and_auto_takes_workers() -> None:
     with pytest.raises(InputError, match=r"FedHybrid cannot run on a stack of clients .it takes Newton steps"):
         _simulation(FedHybrid(), engine="stacked")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 
 from fedadmm.algorithms import FedAvg, FedNova
@@ -39,6 +40,7 @@ def test_the_effective_tau_is_the_mean_of_the_clients() -> None:
     torch.testing.assert_close(play.rounds([range(NUM_CLIENTS)]).theta, tau * d)
 
 
+@pytest.mark.slow
 def test_fednova_ends_at_the_minimiser_and_fedavg_where_the_steps_pull_it() -> None:
     # With a small learning rate FedAvg minimises the sum of tau_i f_i, and FedNova the sum of the f_i.
     clients = heterogeneous(NUM_CLIENTS, 3)

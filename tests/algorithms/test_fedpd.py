@@ -104,6 +104,7 @@ def test_theta_is_the_mean_of_the_centres_where_all_communicate() -> None:
         torch.testing.assert_close(play.theta, mean, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_workers_are_serial_to_the_bit_and_stacks_to_rounding() -> None:
     serial = outcome(_run(), rounds=ROUNDS)
     assert identical(outcome(_run(engine="workers", workers=2), rounds=ROUNDS), serial)
@@ -150,6 +151,7 @@ def test_a_run_that_stopped_in_silence_goes_on(tmp_path: Path) -> None:
     assert identical(ended, whole)
 
 
+@pytest.mark.slow
 def test_a_run_folder_with_silent_rounds_is_sound(tmp_path: Path) -> None:
     experiment = Experiment(
         algorithm=FedPD(skip_probability=0.5),

@@ -47,6 +47,7 @@ def _scipys_optimum() -> np.ndarray:
     return found.x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("awake", [0.2, 0.7])
 def test_randomised_admm_reaches_scipys_optimum(awake: float) -> None:
     play, optimum = _play(RandomisedServer(awake=awake, inner=EXACT)), _scipys_optimum()

@@ -24,6 +24,7 @@ def small(algorithm: Any, **options: Any) -> fedadmm.Result:
     return simulate(algorithm, model=perceptron, data=some_data([8, 10, 6]), rounds=2, **settings | options)
 
 
+@pytest.mark.slow
 def test_a_comparison_from_python_runs_methods_and_seeds_and_shows_them(tmp_path: Path) -> None:
     comparison = compare("digits", algorithms=["fedavg", "feddyn"], changes=CHANGES, seeds=2, out=tmp_path)
     assert [(one.experiment.method, one.experiment.seed) for one in comparison.results] == [
@@ -43,6 +44,7 @@ def test_a_comparison_from_python_runs_methods_and_seeds_and_shows_them(tmp_path
         comparison["fedav"]
 
 
+@pytest.mark.slow
 def test_results_are_compared_without_being_run_again(tmp_path: Path) -> None:
     one, other = small(FedAvg()), small(FedAvg(), seed=1)
     comparison = compare({"mine": one, "theirs": other})
@@ -79,6 +81,7 @@ def test_values_are_read_as_a_file_would_have_them() -> None:
         search_of(["algorithm.rho"])
 
 
+@pytest.mark.slow
 def test_what_tune_finds_is_written_down_and_compare_takes_it(tmp_path: Path) -> None:
     search = {"local.learning_rate": [1e-9, 0.5], "algorithm.rho": [0.01]}
     plan: dict[str, Any] = {"algorithms": ["fedavg", "fedadmm"], "changes": CHANGES, "out": tmp_path}

@@ -91,6 +91,7 @@ def test_list_tells_what_is_there_missing_and_damaged(tmp_path):
     assert "6 missing" in lines["cifar10"]
 
 
+@pytest.mark.slow
 def test_list_tells_what_is_verified(published):
     result = run("list", "--data-dir", published(*MNIST.files))
     mnist = next(line for line in result.output.splitlines() if " mnist " in line)

@@ -29,6 +29,7 @@ def test_runs_that_do_not_belong_together_are_refused_by_name_and_nothing_is_wri
     assert not (mixed / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_report_goes_on_with_the_rest_on_request(mixed):
     (mixed / "runs/void").mkdir()
     result = report(mixed, "--mixed", "leave-out")
@@ -59,6 +60,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
     assert "give another folder" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_damaged_folder_is_named_and_does_not_keep_the_list_from_the_others(tmp_path):
     write_run(tmp_path / "good-run", [0.1])
     (write_run(tmp_path / "damaged", [0.1]) / "experiment.toml").write_text("name = ")

@@ -107,6 +107,7 @@ def test_a_model_file_holds_the_trained_weights(tmp_path):
     assert tensors["1.weight"].shape == (10, 64)
 
 
+@pytest.mark.slow
 def test_a_run_stops_at_its_target_only_when_told(tmp_path):
     changes = {"rounds": 4, "target": 0.01, "model.name": "softmax_regression", "local.epochs": 1}
     plan = load_plan("digits")

@@ -115,6 +115,7 @@ def test_the_released_form_is_tuned_under_its_own_name():
 
 
 # The signal that ends the time may come while a file is being opened, which Python then closes with a warning.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_tuning_stops_when_its_time_is_up_and_goes_on_with_the_same_command(tmp_path):
     tune = ["tune", "digits", "--algorithms", "fedavg", "--rates", "0.1,0.1,0.2", "--rounds", "4"]

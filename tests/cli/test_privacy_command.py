@@ -8,6 +8,7 @@ from fedadmm import cli
 ASKED = ["privacy", "--participation", "0.1", "--delta", "1e-3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

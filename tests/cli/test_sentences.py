@@ -8,6 +8,7 @@ import pytest
 from fedadmm.cli import main
 
 RUN = ["run", "digits", "--set"]
+LONG = "x" * 5000
 MISTAKES = [
     ([*RUN, "speed=1"], "unknown key 'speed'"),
     ([*RUN, "roundz=1"], "unknown key 'roundz'; did you mean rounds?"),
@@ -145,6 +146,13 @@ MISTAKES = [
     (["data", "show", "digits", "--partition", "x:y"], "there is no module x"),
     (["data", "show", "digits", "--out", "drawing"], "drawing does not say what to draw"),
     (["data", "fetch", "imagenet"], "imagenet"),
+    (["run", LONG], "xxxxx'... has 5000 letters, too many for the name of a file; give a shorter one"),
+    (["run", "digits", "--out", LONG], "letters, too many for the name of a file; give a shorter one"),
+    (["run", "digits", "--set", f"algorithm.name={LONG}"], f"name='{LONG}' is unknown"),
+    (["report", LONG], "letters, too many for the name of a file"),
+    (["check", LONG], "letters, too many for the name of a file"),
+    (["export", LONG], "letters, too many for the name of a file"),
+    (["federation", "up", "--folder", LONG], "letters, too many for the name of a file"),
     (["reprot"], "No such command 'reprot'"),
 ]
 

@@ -85,6 +85,7 @@ def _python(code: str, *arguments: str, cache: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_package_and_the_commands_are_imported_without_torch(tmp_path: Path) -> None:
     load = "from fedadmm.cli import COMMANDS, load_command; [load_command(name) for name in COMMANDS]"
     assert _python(f"import sys, fedadmm; {load}; print('torch' in sys.modules)", cache=tmp_path) == "False\n"

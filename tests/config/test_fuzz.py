@@ -16,6 +16,7 @@ from fedadmm.core.schedules import Step
 from fedadmm.engine.probe import probe
 
 
+@pytest.mark.slow
 def test_a_mutated_file_gives_a_sentence_or_an_experiment(tmp_path: Path) -> None:
     tables, kinds = fuzz.bases(), Counter[type]()
     for number in range(300):

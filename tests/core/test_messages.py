@@ -29,6 +29,7 @@ def _mean(parcels: list[Parcel], weights: list[float]) -> Parcel:
     return mean.mean()
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(1, 70))
 def test_the_mean_in_order_is_the_mean(data: st.DataObject, n: int) -> None:
     weights = data.draw(st.lists(st.sampled_from([1.0, 0.5, 3.0, 17.0]), min_size=n, max_size=n))

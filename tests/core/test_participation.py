@@ -22,6 +22,7 @@ def _select(rule: Any, round: int, devices: Devices) -> list[int]:
     return rule.select(round, devices=devices, generator=stream(0, "participation", round)).tolist()
 
 
+@pytest.mark.slow
 @given(st.integers(1, 300), st.floats(0.01, 1.0))
 def test_uniform_selects_the_same_number_of_different_clients_in_rising_order(
     num_clients: int, fraction: float

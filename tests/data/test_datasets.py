@@ -80,6 +80,7 @@ def test_digits_are_split_without_loss_or_overlap():
     assert labels == [label_of[bytes(image)] for image in together.astype(np.uint8)]
 
 
+@pytest.mark.slow
 def test_mnist_has_539_writers(published):
     groups = load("mnist", data_dir=published(*MNIST.files, *QMNIST.files)).groups
     writers, counts = np.unique(groups, return_counts=True)

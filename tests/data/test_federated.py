@@ -66,6 +66,7 @@ def test_numbers_have_no_label_counts():
         data.label_counts()
 
 
+@pytest.mark.slow
 def test_mnist_by_writer_has_539_clients(published):
     dataset = load("mnist", data_dir=published(*MNIST.files, *QMNIST.files))
     data = federate(dataset, num_clients=None, partition="natural", seed=0)

@@ -62,6 +62,7 @@ def save_pets():
     datasets.DatasetDict(train=pets(12, seed=0), held=pets(4, seed=1)).save_to_disk("pets")
 
 
+@pytest.mark.slow
 def test_images_and_classes_of_a_saved_dataset_are_the_ones_that_went_in():
     save_pets()
     found = fedadmm.load("hf:pets", options=PETS | {"test": "held"})
@@ -76,6 +77,7 @@ def test_images_and_classes_of_a_saved_dataset_are_the_ones_that_went_in():
     assert grey.test is None  # its split is called otherwise, and none was named
 
 
+@pytest.mark.slow
 def test_a_column_says_whose_an_example_is_and_a_run_is_the_same_lazily(tmp_path):
     save_pets()
     (tmp_path / "pets.toml").write_text(

@@ -24,6 +24,7 @@ def some_labels(num_examples, num_classes=10):
 ALPHAS = st.sampled_from([5e-324, 1e-300, 1e-9, 0.01, 0.5, 1.0, 100.0, 1e9, 1e300, 1.7e308])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=80), ALPHAS, st.data(), st.integers(0, 2**32))
 def test_dirichlet_gives_each_example_once_and_leaves_nobody_empty(labels, alpha, data, seed):

@@ -215,6 +215,7 @@ def test_a_last_batch_of_one_joins_the_one_before_for_batch_normalisation_and_th
     assert plain.history[0].steps == 4 * 2 * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drop_last", [None, True])
 @pytest.mark.parametrize("name", ["fast_fedadmm", "feddyn_auto", "fedavg, tolerance"])
 def test_a_gradient_over_all_examples_has_no_batch_of_one_for_batch_normalisation(name, drop_last):
@@ -268,6 +269,7 @@ class Listed(Items):
         return found + (self.files[row] == "other.png"), target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other"),
     [

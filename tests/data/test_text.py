@@ -86,6 +86,7 @@ def test_the_language_model_sees_only_the_bytes_before_and_is_scored_at_every_pl
     assert not torch.equal(before[..., 6], after[..., 6])
 
 
+@pytest.mark.slow
 def test_accuracy_and_loss_are_means_over_all_places():
     data = federate(load("text"), num_clients=None, partition="natural", seed=0)
     data = replace(data, inputs=data.inputs[:40], targets=data.targets[:40], offsets=np.array([0, 20, 40]))

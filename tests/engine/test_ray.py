@@ -126,6 +126,7 @@ def test_a_mean_of_means_is_within_the_stated_bound(num_shares: int) -> None:
     assert within(28 * EPS, of_means.mean(), whole.mean(), (size,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [{1}, {9}, {10}, {2, 11, 20, 21}, {*range(5, 99, 8)}], ids=str)
 def test_a_lost_actor_changes_nothing(lost: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     # A round has ten answers: six states, three means, and one part of the test examples.

@@ -31,12 +31,14 @@ def _outcome(simulation: Simulation) -> Any:
     return outcome(simulation, rounds=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)  # all of them, on a network without buffers: laws/test_engines.py
 def test_two_workers_give_the_bytes_of_one_process(name: str) -> None:
     serial = _outcome(_simulation(ON_NETWORKS[name], engine="serial"))
     assert identical(_outcome(_simulation(ON_NETWORKS[name], engine="workers", workers=2)), serial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_neither_the_number_of_workers_nor_the_store_shows_in_the_result(workers, on_disk, tmp_path) -> None:
@@ -46,6 +48,7 @@ def test_neither_the_number_of_workers_nor_the_store_shows_in_the_result(workers
     assert identical(_outcome(_simulation(method, engine="workers", workers=workers, folder=folder)), serial)
 
 
+@pytest.mark.slow
 def test_large_uploads_wait_for_none_but_their_turn_and_give_the_same_bytes(monkeypatch) -> None:
     method = ON_NETWORKS["fedadmm, rho rising"]
     usual = _outcome(_simulation(method, engine="workers", workers=2))
@@ -80,6 +83,7 @@ def test_a_state_may_change_its_type_and_its_parts_their_places(workers: int) ->
     assert identical(_outcome(_simulation(Restless(), engine="workers", workers=workers)), serial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_worker_that_is_killed_changes_nothing(on_disk: bool, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     serial = _outcome(_simulation(FedADMM(), engine="serial"))

@@ -34,6 +34,7 @@ INCONSISTENT: dict[str, Attack] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", INCONSISTENT.values(), ids=INCONSISTENT)
 def test_an_aggregator_of_flowers_sees_what_was_read_and_all_weigh_the_same(attack: Attack, tmp_path: Path) -> None:
     thetas = []
@@ -48,6 +49,7 @@ def test_an_aggregator_of_flowers_sees_what_was_read_and_all_weigh_the_same(atta
     assert thetas[0].equal(thetas[1]) == (not refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ["the header of a trillion floats", "no arrays", "bools", "the largest numbers"])
 def test_a_wrapper_of_flowers_sees_sound_replies_alone(attack: str, tmp_path: Path) -> None:
     grid = HostileGrid(_two_rounds(tmp_path), kind="train", attacks=[UPDATES[attack]] * 2)
@@ -102,6 +104,7 @@ def test_a_node_is_the_one_that_was_asked_and_not_the_one_that_it_names(tmp_path
         assert strategy._nodes.connected(Posing(config, kind="query", source=100)) == {i: 100 + i for i in range(4)}
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_node_that_was_asked_and_count_once(tmp_path: Path) -> None:
     means = []
     for name, fate in (("once", "arrives"), ("twice", "doubled")):

@@ -79,6 +79,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         FederationSettings(num_clients=4, attack={"name": "lie", "share": 0.5})
 
 
+@pytest.mark.slow
 def test_a_void_round_moves_no_state(tmp_path: Path) -> None:
     config = config_of(tmp_path, robust__name="krum", robust__liars=0, fraction_train=0.75)
     asked: list[Any] = []

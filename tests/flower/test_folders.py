@@ -140,6 +140,7 @@ def test_a_copy_made_while_the_server_runs_is_restored_and_goes_on(tmp_path: Pat
         assert_books_agree(strategy, config, lambda client: tmp_path / "state")
 
 
+@pytest.mark.slow
 def test_verify_names_who_is_out_of_step_and_plays_no_round(tmp_path: Path) -> None:
     from flower_fedadmm import task
 

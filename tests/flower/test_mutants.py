@@ -25,19 +25,13 @@ from fedadmm.flower.secure_round import KEYS, SHARES, UNMASK, read_masked
 from fedadmm.flower.unfinished import Collected
 from fedadmm.secure.protocol import VoidError
 
+pytestmark = pytest.mark.slow
+
 TOP_K = {"compression__name": "top_k", "compression__keep": 0.05}
 
 
-def some(few: int, many: int) -> Any:
-    """Run few cases in a plain pytest, and many with the slow tests."""
-    return pytest.mark.parametrize("cases", [few, pytest.param(many, marks=pytest.mark.slow)])
-
-
-@some(100, 400)
 @pytest.mark.parametrize("more", [{}, TOP_K, {"wire": "model"}], ids=["plain", "compressed", "models"])
-def test_an_update_is_refused_or_is_one_of_the_client_that_was_asked(
-    cases: int, more: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_update_is_refused_or_is_one_of_the_client_that_was_asked(more: dict[str, Any], tmp_path: Path) -> None:
     config = config_of(tmp_path, **more)
     grid = grid_of(config)
     with server_of(config) as strategy:
@@ -57,11 +51,10 @@ def test_an_update_is_refused_or_is_one_of_the_client_that_was_asked(
             assert not result.finite or result.stats.upload_norm <= expected.largest
             assert result.stats.steps >= 0
 
-        mutants(true, cases, check)
+        mutants(true, 300, check)
 
 
-@some(50, 150)
-def test_scores_are_refused_or_are_numbers(cases: int, tmp_path: Path) -> None:
+def test_scores_are_refused_or_are_numbers(tmp_path: Path) -> None:
     config = config_of(tmp_path, fraction_evaluate=1.0)
     grid = grid_of(config)
     with server_of(config) as strategy:
@@ -78,11 +71,10 @@ def test_scores_are_refused_or_are_numbers(cases: int, tmp_path: Path) -> None:
             assert all(isinstance(value, float) for value in found.values.values())
             mean_scores([found, found])
 
-        mutants(true, cases, check)
+        mutants(true, 120, check)
 
 
-@some(50, 200)
-def test_a_description_is_refused_or_is_signed_by_the_client_that_it_names(cases: int, tmp_path: Path) -> None:
+def test_a_description_is_refused_or_is_signed_by_the_client_that_it_names(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = Listening(grid_of(config), "query")
     with server_of(config) as strategy:
@@ -99,7 +91,7 @@ def test_a_description_is_refused_or_is_signed_by_the_client_that_it_names(cases
             assert (told.client, bytes.fromhex(told.key)) == (own.client, bytes.fromhex(own.key))
             strategy._nodes._problem(told)
 
-        mutants(true, cases, check)
+        mutants(true, 150, check)
 
 
 class Listening(LocalGrid):
@@ -130,8 +122,7 @@ class Repeating:
             yield reply
 
 
-@some(15, 40)
-def test_a_sum_under_masks_is_the_true_one_or_void(cases: int, tmp_path: Path) -> None:
+def test_a_sum_under_masks_is_the_true_one_or_void(tmp_path: Path) -> None:
     config = secure_config(tmp_path)
     grid = Listening(grid_of(config), KEYS, SHARES, UNMASK)
     with server_of(config) as strategy:
@@ -150,7 +141,7 @@ def test_a_sum_under_masks_is_the_true_one_or_void(cases: int, tmp_path: Path) -
                 return
             assert not found.finite or [w.shape for w in found.upload] == [w.shape for w in words[found.client]]
 
-        mutants(replies[0], cases, upload)
+        mutants(replies[0], 30, upload)
         stages: dict[str, Callable[[], Any]] = {
             KEYS: lambda: secure._exchange(degree, np.random.default_rng(0)),
             SHARES: lambda: secure._exchange(degree, np.random.default_rng(0)),
@@ -171,7 +162,7 @@ def test_a_sum_under_masks_is_the_true_one_or_void(cases: int, tmp_path: Path) -
                     return
                 assert kind != UNMASK or all(map(np.array_equal, found, true))
 
-            mutants(said[kind][100], cases, check)
+            mutants(said[kind][100], 30, check)
 
 
 def _of(reply: Message, requests: dict[str, Any]) -> Any:
@@ -197,8 +188,7 @@ class Asked:
         return self._file.read_bytes()
 
 
-@some(50, 150)
-def test_a_node_refuses_a_request_without_a_trace_or_does_what_it_was_asked(cases: int, tmp_path: Path) -> None:
+def test_a_node_refuses_a_request_without_a_trace_or_does_what_it_was_asked(tmp_path: Path) -> None:
     asked = Asked(tmp_path)
     last = 0
 
@@ -217,7 +207,7 @@ def test_a_node_refuses_a_request_without_a_trace_or_does_what_it_was_asked(case
         else:
             assert asked.state() == before
 
-    mutants(asked.train, cases, train)
+    mutants(asked.train, 120, train)
 
     def evaluate(mutant: Message) -> None:
         before = asked.state()
@@ -225,4 +215,4 @@ def test_a_node_refuses_a_request_without_a_trace_or_does_what_it_was_asked(case
             asked.node.evaluate(mutant.content)
         assert asked.state() == before
 
-    mutants(asked.evaluate, cases // 4, evaluate)
+    mutants(asked.evaluate, 30, evaluate)

@@ -227,6 +227,7 @@ def test_a_client_trains_for_the_round_that_it_drew_its_secrets_for(tmp_path: Pa
     assert len(grid.errors) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [True, False])
 def test_noise_that_was_drawn_is_not_drawn_again(secure: bool, tmp_path: Path) -> None:
     private = {"privacy__clip": 0.5, "privacy__noise": 1.0, "privacy__delta": 0.01}

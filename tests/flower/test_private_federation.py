@@ -38,6 +38,7 @@ def _simulated(config: dict[str, Any], *, rounds: int) -> Simulation:
     return simulation
 
 
+@pytest.mark.slow
 def test_without_noise_theta_and_clipped_states_are_the_simulators(tmp_path: Path) -> None:
     # With everyone in every round there is nothing to draw. clip is adaptive: it travels to the nodes, their bits back.
     config = _config(tmp_path, privacy__noise=0, privacy__adaptive__quantile=0.4, privacy__adaptive__count_noise=1e-9)
@@ -70,6 +71,7 @@ def test_noise_is_the_operating_systems_and_as_large_as_it_says(tmp_path: Path) 
     assert float((thetas[0] - thetas[1]).std()) == pytest.approx(np.sqrt(2) * 0.1 / 4, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_round_that_is_played_again_after_a_kill_is_released_once(tmp_path: Path) -> None:
     config = _config(tmp_path, fraction_evaluate=1.0)
     seen: dict[int, set[bytes]] = {}  # round -> the models that left the server for it

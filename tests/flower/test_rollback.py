@@ -32,6 +32,7 @@ def problems(folder: Path) -> list[str]:
     return [finding.text for finding in findings(folder) if finding.kind == "problem"]
 
 
+@pytest.mark.slow
 def test_rounds_that_are_played_again_are_the_same_to_the_bit(tmp_path: Path) -> None:
     config = config_of(tmp_path, fraction_train=0.5)  # so that some have later updates, and some have not
     grid = grid_of(config)
@@ -56,6 +57,7 @@ def test_rounds_that_are_played_again_are_the_same_to_the_bit(tmp_path: Path) ->
     assert not grid.errors
 
 
+@pytest.mark.slow
 def test_a_client_that_had_not_joined_by_then_begins_anew(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)
@@ -73,6 +75,7 @@ def test_a_client_that_had_not_joined_by_then_begins_anew(tmp_path: Path) -> Non
     assert not grid.errors
 
 
+@pytest.mark.slow
 def test_who_cannot_follow_is_named_and_nothing_is_changed_unless_it_is_forced(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)
@@ -100,6 +103,7 @@ def test_who_cannot_follow_is_named_and_nothing_is_changed_unless_it_is_forced(t
         assert strategy._folder.records()[-1].clients == (1,)
 
 
+@pytest.mark.slow
 def test_only_so_many_checkpoints_are_kept_and_another_round_is_a_sentence(tmp_path: Path) -> None:
     config = config_of(tmp_path, keep_checkpoints=2)
     with server_of(config) as strategy:
@@ -112,6 +116,7 @@ def test_only_so_many_checkpoints_are_kept_and_another_round_is_a_sentence(tmp_p
         ask(config, grid_of(config), rollback_to=2)
 
 
+@pytest.mark.slow
 def test_an_older_copy_of_the_server_is_refused_after_a_rollback_too(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid, server = grid_of(config), tmp_path / "digits" / "server"
@@ -144,6 +149,7 @@ def test_verify_compares_digests_and_names_a_state_that_is_another(tmp_path: Pat
         ask(config, grid, verify=True)
 
 
+@pytest.mark.slow
 def test_a_client_whose_machine_was_lost_with_its_state_begins_anew(tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name="told:Told")  # whose clients are told their last round
     grid, server = grid_of(config), tmp_path / "digits" / "server"
@@ -163,6 +169,7 @@ def test_a_client_whose_machine_was_lost_with_its_state_begins_anew(tmp_path: Pa
     ask(config, grid, verify=True)
 
 
+@pytest.mark.slow
 def test_a_lost_dual_does_not_pull_the_model_for_ever(tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name="fast_fedadmm")
     grid, server = grid_of(config), tmp_path / "digits" / "server"

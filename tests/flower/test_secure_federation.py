@@ -237,6 +237,7 @@ def test_what_the_server_receives_tells_the_sum_and_no_upload(tmp_path: Path) ->
     assert torch.allclose(before + torch.from_numpy(np.mean(steps, axis=0)), strategy.checkpoint.server.theta.double())
 
 
+@pytest.mark.slow
 def test_with_privacy_too_it_has_the_bits_of_the_simulator(tmp_path: Path) -> None:
     from flower_fedadmm import task
 

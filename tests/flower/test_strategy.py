@@ -61,6 +61,7 @@ def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limits",
     [
@@ -102,6 +103,7 @@ def test_lost_and_doubled_messages_and_restarts_leave_no_trace(name: str, tmp_pa
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
+@pytest.mark.slow
 def test_a_personal_head_stays_on_its_node_whatever_is_lost(tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name="fedavg", personal="3.*", client_test=0.25, fraction_evaluate=1.0)
     grid = grid_of(config, fate=random_fate(1))
@@ -124,6 +126,7 @@ def test_a_personal_head_stays_on_its_node_whatever_is_lost(tmp_path: Path) -> N
     assert own["3.weight"].equal(simulation.client_model(0).state_dict()["3.weight"])
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_before_its_commit_plays_the_round_again(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)
@@ -137,6 +140,7 @@ def test_a_server_that_dies_before_its_commit_plays_the_round_again(tmp_path: Pa
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rounds_lost", "applied"), [(1, (0, 1, 2, 3)), (2, ())], ids=["pending", "confirmed"])
 def test_an_older_checkpoint_is_healed_while_the_lost_round_is_pending(
     rounds_lost: int, applied: tuple[int, ...], tmp_path: Path
@@ -160,6 +164,7 @@ def test_an_older_checkpoint_is_healed_while_the_lost_round_is_pending(
     assert refusals == ([] if applied else [True] * 4)
 
 
+@pytest.mark.slow
 def test_a_client_whose_disk_was_lost_is_left_out_and_named(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)
@@ -223,6 +228,7 @@ def test_who_is_awaited_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert waiting == ["Waiting for nodes: 3 of 4 (min-available-nodes) are there"]
 
 
+@pytest.mark.slow
 def test_the_evaluation_reports_theta_and_the_clients_own_models(tmp_path: Path) -> None:
     config = config_of(tmp_path, fraction_evaluate=1.0)
     with server_of(config) as strategy:
@@ -250,6 +256,7 @@ def test_nodes_and_server_evaluate_every_so_often_and_the_last_round_in_any_case
     assert [*result.evaluate_metrics_clientapp] == [2, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_node_is_told_its_first_visit_and_its_last_round(tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name="told:Told", fraction_train=0.75)
     with server_of(config) as strategy:
@@ -267,6 +274,7 @@ def test_a_node_is_told_its_first_visit_and_its_last_round(tmp_path: Path) -> No
             assert simulation._store.get(client) == (last[client], 0.0)
 
 
+@pytest.mark.slow
 def test_the_model_of_the_server_is_evaluated_and_stored(tmp_path: Path) -> None:
     evaluated = []
     config = config_of(tmp_path, algorithm__name="told:Doubled", fraction_evaluate=1.0)

@@ -11,6 +11,7 @@ from fedadmm.core.errors import InputError
 from fedadmm.flower import client_nodes, server_app
 
 
+@pytest.mark.slow
 def test_after_the_limit_the_round_goes_on_with_who_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(client_nodes, "log", lambda level, text, *values: told.append(text % values))
@@ -47,6 +48,7 @@ def test_a_run_that_applies_nothing_has_failed(tmp_path: Path) -> None:
     server_app(model=task.model)(grid, grid.context(100))  # there is no round left to play
 
 
+@pytest.mark.slow
 def test_a_node_that_never_says_who_it_is_costs_a_part_of_the_time(tmp_path: Path) -> None:
     asked = []
 

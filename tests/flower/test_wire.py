@@ -19,6 +19,7 @@ def model_config(folder: Path, **changes: Any) -> dict[str, Any]:
     return config_of(folder, wire="model", **changes)
 
 
+@pytest.mark.slow
 def test_theta_is_the_mean_of_what_the_clients_hold_less_what_they_owe(tmp_path: Path) -> None:
     # eta = "seen" keeps theta the mean of the u_i = w_i + y_i / rho; over this wire each u_i counts less what is owed.
     config = model_config(tmp_path)

@@ -1,4 +1,4 @@
-"""Laws run over every method on quadratics, and over every algorithm on a network.
+"""Laws run over every method on quadratics, and over every algorithm on a network (some of them in a plain `pytest`).
 
 A new algorithm in the table is under them at once.
 """
@@ -7,7 +7,7 @@ import pytest
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.algorithm import Algorithm
-from methods import METHODS, ON_NETWORKS
+from methods import METHODS, ON_NETWORKS, PLAIN
 from worlds import WORLDS, World
 
 # A network is slow, and settings that differ in the server's arithmetic alone do not meet it.
@@ -29,7 +29,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ("world",): [(name,) for name in WORLDS],
     }
     if wanted:
-        metafunc.parametrize(wanted, cases[tuple(wanted)], indirect=True, ids=map(", ".join, cases[tuple(wanted)]))
+        cases_here = [
+            pytest.param(*case, id=", ".join(case), marks=[pytest.mark.slow] if _is_slow(*case) else [])
+            for case in cases[tuple(wanted)]
+        ]
+        metafunc.parametrize(wanted, cases_here, indirect=True)
+
+
+def _is_slow(method: str, world: str = "network") -> bool:
+    return method in METHODS and world == "network" and method not in PLAIN
 
 
 @pytest.fixture

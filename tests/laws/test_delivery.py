@@ -68,6 +68,7 @@ def hold_the_law(name: str, world: World, rounds: list[Any], restores: list[Any]
     assert_lossless(federation, METHODS[name], world, restored=bool(restores))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)
 @given(rounds=ROUNDS, restores=RESTORES)
 def test_any_history_is_the_lossless_one_without_the_clients_that_did_not_count(

@@ -42,6 +42,7 @@ def _augmented(play: Play) -> dict[int, Vector]:
     return {client: state.w + state.y / state.rho for client, state in play.states.items()}
 
 
+@pytest.mark.slow
 @given(rounds=who, weights=weightings, rho=constants, start=starts)
 def test_theta_is_the_mean_of_all_u_with_participation_and_initial(
     rounds: list[set[int]], weights: tuple[int, ...] | None, rho: Rate, start: str
@@ -66,6 +67,7 @@ def test_theta_is_the_mean_of_the_u_seen_with_seen_and_current(
             torch.testing.assert_close(play.theta, _weighted_mean(play, u, u), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(rounds=who, weights=weightings)
 def test_the_mean_of_all_c_i_is_c(rounds: list[set[int]], weights: tuple[int, ...] | None) -> None:
     play = _play(Scaffold(), weights)
@@ -89,6 +91,7 @@ def test_y_sum_is_the_weighted_sum_of_all_y(
         torch.testing.assert_close(play.checkpoint.server.y_sum, total, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(rounds=who, weights=weightings)
 def test_seen_is_the_weight_of_the_clients_with_a_state(
     rounds: list[set[int]], weights: tuple[int, ...] | None

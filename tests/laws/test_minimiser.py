@@ -136,6 +136,7 @@ def test_auto_reaches_the_minimiser(algorithm: Algorithm, solver: dict) -> None:
 
 
 # Several local steps drift, which FedDC and A-FedPD correct; FedVARP and MIFA do not, so they get one.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "num_steps"), [(FedDC(), 3), (AFedPD(rho=1.0), 3), (FedVARP(), 1), (MIFA(), 1)], ids=str
 )
@@ -168,6 +169,7 @@ def test_auto_is_told_no_unit() -> None:
     assert paths[0][1] == pytest.approx(paths[1][1])
 
 
+@pytest.mark.slow
 def test_theta_runs_ahead_of_the_mean_u_and_returns_to_it() -> None:
     play = _play(FedADMMAuto())
     leads = []
@@ -181,6 +183,7 @@ def test_theta_runs_ahead_of_the_mean_u_and_returns_to_it() -> None:
     assert leads[-1] < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [FedAvg(), FedProx(rho=1.0)], ids=str)
 def test_fedavg_and_fedprox_miss_the_minimiser(algorithm: Algorithm) -> None:
     assert _closest(_play(algorithm), rounds=300) > 0.01
@@ -192,6 +195,7 @@ def test_even_with_everyone_fedavg_ends_at_the_mean_of_the_local_minimisers() ->
     assert _distance(play.theta) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newcomer", ["initial", "current"])
 @pytest.mark.parametrize("eta", [1.0, 0.5])
 def test_a_constant_eta_ends_where_its_beginning_led_it(eta: float, newcomer: str) -> None:

@@ -179,6 +179,7 @@ def test_a_method_that_breaks_a_law_is_found_and_told_the_remedy(kind: type[Soun
         assert len(found) == 1, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sound", [Sound(), *(METHODS[name] for name in ("fast_fedadmm", "fedadmm, seen", "fedpd"))])
 def test_a_sound_method_breaks_none(sound: fedadmm.Algorithm) -> None:
     assert _broken([verdict for verdict in check_laws(sound) if verdict.needed]) == {}
@@ -189,6 +190,7 @@ def test_a_class_in_the_place_of_an_algorithm_is_a_sentence() -> None:
         check_laws(Sound)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_every_law_has_a_method_that_breaks_it_and_one_of_what_is_not_claimed_is_not_said_to_hold() -> None:
     verdicts = {verdict.law: verdict for verdict in check_laws(Sound())}
     assert verdicts.keys() == {*BROKEN.values(), *ALSO.values()}

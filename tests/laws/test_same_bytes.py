@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 
 from fedadmm.core.algorithm import Algorithm
@@ -59,6 +60,7 @@ def test_a_round_that_was_not_committed_leaves_no_trace(method: Algorithm, world
     assert laws.lost_leaves_no_trace(method, world) is None
 
 
+@pytest.mark.slow
 def test_methods_meet_the_same_clients_epochs_and_initial_model() -> None:
     simulations = [_simulation(method, model=made(perceptron)) for method in ON_NETWORKS.values()]
     first = simulations[0]

@@ -79,6 +79,7 @@ def test_an_earlier_update_can_be_asked_for_again():
     assert played.update(6) == sixth
 
 
+@pytest.mark.slow
 @given(seconds=st.lists(st.integers(1, 40), min_size=1, max_size=8), data=st.data(), seed=st.integers(0, 5))
 def test_whatever_the_speeds_nobody_is_too_late_and_everybody_has_one_update_under_way(seconds, data, seed):
     at_work = data.draw(st.integers(1, len(seconds)))

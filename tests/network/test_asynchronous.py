@@ -54,6 +54,7 @@ def test_a_server_that_waits_for_everybody_is_synchronous_to_the_bit(name, clock
     assert without_staleness(ours[2]) == plain[2]
 
 
+@pytest.mark.slow
 def test_workers_are_serial_to_the_bit_and_a_stack_is_near():
     serial, workers = (
         outcome(simulation_of(FedDyn(), engine=name, clock=clock_of(2), workers=2), rounds=ROUNDS)
@@ -95,6 +96,7 @@ BALANCED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BALANCED)
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(seed=st.integers(0, 100), buffer=st.integers(1, 6), limit=st.none() | st.integers(1, 4))

@@ -26,6 +26,7 @@ def fates(faults: Faults, seed: int = 0) -> list:
     return [fate_of(faults, seed=seed, round=t, client=c) for t in range(1, ROUNDS + 1) for c in range(CLIENTS)]
 
 
+@pytest.mark.slow
 def test_the_same_seed_has_the_same_faults_and_another_has_others() -> None:
     faults = Faults(lose_requests=0.3, duplicate=0.5, delay=0.2)
     assert fates(faults) == fates(faults) != fates(faults, seed=1)

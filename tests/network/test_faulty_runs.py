@@ -45,6 +45,7 @@ def test_when_every_message_meets_a_fault_nothing_is_applied(fault: str) -> None
     assert [len(record["lost"]) for record in records] == [6] * ROUNDS  # 0.75 of 8 clients
 
 
+@pytest.mark.slow
 def test_when_every_message_is_doubled_nothing_changes() -> None:
     doubled, plain = (
         outcome(simulation_of(FedADMM(), engine="serial", faults=faults), rounds=ROUNDS)
@@ -53,6 +54,7 @@ def test_when_every_message_is_doubled_nothing_changes() -> None:
     assert identical(doubled, plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["workers", "stacked"])
 def test_every_engine_loses_the_same_clients(engine: str) -> None:
     ours, serial = (
@@ -62,6 +64,7 @@ def test_every_engine_loses_the_same_clients(engine: str) -> None:
     assert [(r["clients"], r.get("lost")) for r in ours] == [(r["clients"], r.get("lost")) for r in serial]
 
 
+@pytest.mark.slow
 def test_a_lossy_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     whole = outcome(simulation_of(FedADMM(), engine="serial", faults=FAULTS), rounds=ROUNDS)
     stopped = simulation_of(FedADMM(), engine="serial", faults=FAULTS, folder=tmp_path / "state")

@@ -12,12 +12,14 @@ from fedadmm.report.figures import saved_beside
 FIGURE = draw_counted(Counted(np.array([[1, 2], [3, 4]]), "class"), title="two clients")
 
 
+@pytest.mark.slow
 def test_a_figure_is_written_beside_the_block(tmp_path: Path) -> None:
     with saved_beside(FIGURE, tmp_path / "figures" / "a.pdf"):
         pass
     assert (tmp_path / "figures" / "a.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_a_figure_is_written_after_the_block_where_other_threads_run(tmp_path: Path) -> None:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)

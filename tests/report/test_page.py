@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import replace
 
+import pytest
 from matplotlib import pyplot as plt
 
 from fedadmm.report.figures import accuracy_figure, columns_figure, epsilon_figure
@@ -88,6 +89,7 @@ def test_the_page_asks_nobody_for_anything(tmp_path):
     assert not re.search(r"(src|href)=[\"']?(?!#)\w", markup)
 
 
+@pytest.mark.slow
 def test_several_sections_are_in_one_figure_too_a_panel_each(tmp_path):
     sections = [
         Section(f"column {n}", [read_run(write_run(tmp_path / f"{n}{label}", [0.2, 0.6], label=label))])
@@ -116,6 +118,7 @@ def test_a_much_longer_run_leaves_the_others_room(tmp_path):
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path):
     runs = [
         replace(
@@ -137,6 +140,7 @@ def test_a_report_has_figures_for_print_and_tables_for_other_documents(tmp_path)
     assert r"fedadmm & 2.0 $\pm$ 0.0 & 10 &" in (tmp_path / "out/tables.tex").read_text()
 
 
+@pytest.mark.slow
 def test_private_runs_have_a_column_a_curve_and_a_figure_of_what_they_cost(tmp_path):
     private = write_run(tmp_path / "a", [0.1, 0.3, 0.6], label="private", epsilon_spent=[1.0, 1.5, 1.875])
     plain = write_run(tmp_path / "b", [0.2, 0.5, 0.7], label="plain")

@@ -67,6 +67,7 @@ def test_rounds_between_have_none() -> None:
     assert [record.metrics["V"] is None for record in records] == [False, True, False, True]
 
 
+@pytest.mark.slow
 def test_a_sample_of_all_is_all_and_a_smaller_one_is_drawn_anew() -> None:
     def gaps(**settings: Any) -> list[float]:
         simulation = simulation_of(experiment(certificate=settings))
@@ -109,6 +110,7 @@ def _warnings(caplog: pytest.LogCaptureFixture, *, rounds: int = 20, **changes: 
     return caplog.messages
 
 
+@pytest.mark.slow
 def test_a_rise_of_the_lagrangian_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert _warnings(caplog) == []
     left = _warnings(caplog, algorithm=FedADMM(rho=4.0, eta=1.0, newcomer="initial"))
@@ -117,6 +119,7 @@ def test_a_rise_of_the_lagrangian_is_told_once(caplog: pytest.LogCaptureFixture)
     assert len(left) < 20
 
 
+@pytest.mark.slow
 def test_a_rise_that_the_errors_explain_is_called_that(caplog: pytest.LogCaptureFixture) -> None:
     coarse = {"epochs": 1, "batch_size": 1, "learning_rate": 0.1}
     lines = _warnings(caplog, local=coarse, rounds=40)
@@ -124,6 +127,7 @@ def test_a_rise_that_the_errors_explain_is_called_that(caplog: pytest.LogCapture
     assert "for the first time; the errors of the local solves explain up to" in lines[0]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_same_certificates(tmp_path: Path) -> None:
     run(experiment(rounds=3), out=tmp_path / "twice")
     again = run(experiment(), out=tmp_path / "twice")
@@ -131,6 +135,7 @@ def test_a_resumed_run_has_the_same_certificates(tmp_path: Path) -> None:
     assert [record.metrics for record in again.history] == [record.metrics for record in once.history]
 
 
+@pytest.mark.slow
 def test_rounds_that_are_there_without_the_certificate_asked_for_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

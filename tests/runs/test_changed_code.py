@@ -65,6 +65,7 @@ def change(file: Path, old: str, new: str) -> None:
     os.utime(file, (before + 2, before + 2))  # Python tells by the second, and the size, that it must be compiled again
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_other_code_unless_that_is_accepted(place: Path) -> None:
     run = partial(command, "run", "mine.toml", cwd=place)
     assert run().returncode == 0
@@ -124,6 +125,7 @@ def test_what_is_new_or_no_longer_used_has_not_changed() -> None:
     assert not changes(before, before)
 
 
+@pytest.mark.slow
 def test_compare_and_tune_do_not_show_runs_of_other_code(place: Path) -> None:
     tune = ("tune", "mine.toml", "--search", "local.learning_rate=0.1,0.2", "--rounds", 2)
     assert [command(*line, cwd=place).returncode for line in (("compare", "mine.toml"), tune)] == [0, 0]

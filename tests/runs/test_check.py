@@ -273,12 +273,14 @@ def test_a_run_in_memory_has_nothing_to_check_but_its_rounds(tmp_path: Path) -> 
     assert "kept in memory" in str(list(findings(folder)))
 
 
+@pytest.mark.slow
 def test_a_folder_in_use_is_not_read(sound: Path) -> None:
     with RunFolder(sound).lock():
         (problem,) = _problems(sound)
     assert "is in use by another process" in problem
 
 
+@pytest.mark.slow
 def test_of_several_folders_each_has_a_line_and_one_that_is_damaged_makes_the_exit_code_2(
     sound: Path, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def ended(tmp_path_factory):
     return run(experiment, out=tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.slow
 def test_rounds_to_any_distance_are_in_the_record(ended):
     lines = [json.loads(line) for line in (ended.folder.path / "rounds.jsonl").read_text().splitlines()]
     distances = [line["distance"] for line in lines]
@@ -54,12 +55,14 @@ def test_compare_and_report_tell_distances(ended, tmp_path):
     assert "final distance" in page
 
 
+@pytest.mark.slow
 def test_a_run_stops_at_its_distance(tmp_path, ended):
     stopping = ended.experiment.replace(stop_at_target=True)
     history = run(stopping, out=tmp_path).history
     assert len(history) == DISTANCE.arrival(ended.history, 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["logistic_regression", "softmax_regression", "linear"])
 def test_regressions_on_a_dataset_have_a_distance(tmp_path, model):
     loss = "least_squares" if model == "linear" else "cross_entropy"

@@ -87,6 +87,7 @@ def test_signals_have_their_old_handlers_back_after_an_interruption_and_a_budget
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_budget_and_an_interruption_ask_to_stop() -> None:
     heard: list[int] = []
     listeners = [Callback(lambda record, simulation: heard.append(record.round)), TimeBudget(0.0)]

@@ -44,6 +44,7 @@ def test_scores_and_weights_are_those_of_the_model(engine: str) -> None:
     plain.close()
 
 
+@pytest.mark.slow
 def test_a_run_folder_keeps_the_model_and_is_sound(tmp_path: Path) -> None:
     doubled, plain = (
         run(Experiment(algorithm={"name": name}, rounds=2, engine="serial"), out=tmp_path).folder

@@ -35,6 +35,7 @@ def _private(method: Algorithm, *, privacy: dict[str, Any] | None = None, **opti
 METHODS = [fedadmm.FedADMM(), fedadmm.Scaffold(), fedadmm.FastFedADMM(rho=0.1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_workers_and_a_stop_in_the_middle_give_the_bytes_of_one_process(method: Algorithm) -> None:
     privacy = {"adaptive": {}}
@@ -97,6 +98,7 @@ def test_a_run_ends_before_the_round_that_would_cost_too_much() -> None:
         _simulated(privacy=PRIVACY | {"epsilon": 0.1}, rounds=20)
 
 
+@pytest.mark.slow
 def test_noise_is_found_so_that_all_rounds_cost_epsilon_and_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,6 +123,7 @@ def _simulated(*, rounds: int, **options: Any) -> fedadmm.Result:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_adaptive_clip_follows_the_median_norm_and_pays_for_it() -> None:
     private = _private(fedadmm.FedAvg(), privacy={"noise": 0.1, "clip": 1e-3, "adaptive": {"learning_rate": 1.0}})
     records = [private.advance() for _ in range(20)]

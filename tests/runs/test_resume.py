@@ -16,7 +16,7 @@ from killed_runs import ROUNDS, Result, RunPlace, die_in, ended, wait_for
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("engine", "num_kills"), [("serial", 20), ("workers", 10)])
+@pytest.mark.parametrize(("engine", "num_kills"), [("serial", 12), ("workers", 8)])
 def test_a_run_killed_at_random_instants_ends_with_the_same_bytes(
     place: RunPlace, whole: Result, engine: str, num_kills: int
 ) -> None:
@@ -182,6 +182,7 @@ def test_a_folder_of_another_format_is_refused_with_the_reason(
         runner.run(_experiment(place), out=place.folder / "whole")
 
 
+@pytest.mark.slow
 def test_durability_does_not_change_the_result(place: RunPlace, whole: Result) -> None:
     assert place.run("power", "--set", "state.durability=power", "--rounds", 5) == 0
     assert place.result("power")[1] == whole[1][:5]

@@ -37,6 +37,7 @@ def play(experiments: list[Experiment], out: Path, **options: Any) -> list[Any]:
     return [*SideBySide(out, None, processes=2, **options).play(experiments)]
 
 
+@pytest.mark.slow
 def test_a_run_beside_others_has_the_files_of_one_alone_and_tells_of_every_round(tmp_path: Path) -> None:
     told: list[Told] = []
     ended = play(SEEDS, tmp_path / "beside", tell=told.append)
@@ -99,6 +100,7 @@ def test_a_process_that_is_killed_is_replaced_and_its_run_goes_on(tmp_path: Path
         assert check_run(tmp_path / "killed" / one.folder_name)
 
 
+@pytest.mark.slow
 def test_all_stop_after_their_round_when_that_is_asked_for(tmp_path: Path) -> None:
     told: list[Told] = []
     long = [one.replace(rounds=10_000) for one in SEEDS]

@@ -78,6 +78,7 @@ def test_a_name_that_is_no_sink_is_refused():
         sinks_from("paper")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SINKS)
 def test_a_missing_extra_is_named_with_its_remedy(monkeypatch, name):
     monkeypatch.setitem(sys.modules, SINKS[name][1][-1], None)

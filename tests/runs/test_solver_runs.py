@@ -34,6 +34,7 @@ def run_of(data: PartitionedData, *, engine: str = "serial", method: Any = None,
     )
 
 
+@pytest.mark.slow
 def test_sgd_gd_and_lbfgs_are_mixed_in_one_run_and_workers_have_the_serial_bytes(data) -> None:
     settings = {"tolerance": {"schedule": "power", "start": 0.05, "power": 2}, "epochs": "3..9"}
     serial, workers = (outcome(run_of(data, engine=engine, **settings), rounds=3) for engine in ("serial", "workers"))

@@ -69,6 +69,7 @@ def result_of(model: nn.Module, data: Any, *, engine: str = "serial", rounds: in
     )
 
 
+@pytest.mark.slow
 def test_a_model_that_begins_with_an_embedding_learns_in_every_engine() -> None:
     serial, workers, stacked = (
         result_of(made(Bag), dealt(), engine=engine, rounds=12) for engine in ("serial", "workers", "stacked")
@@ -79,6 +80,7 @@ def test_a_model_that_begins_with_an_embedding_learns_in_every_engine() -> None:
     assert (stacked.theta - serial.theta).norm() < 1e-5 * serial.theta.norm()
 
 
+@pytest.mark.slow
 def test_an_experiment_trains_on_tokens_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_tokens.py").write_text(OWN)
     (tmp_path / "tokens.toml").write_text(

@@ -39,6 +39,7 @@ def played(num_rounds: int = 3, **options: Any) -> Simulation:
     return found
 
 
+@pytest.mark.slow
 def test_workers_add_to_the_same_bits_as_one_process() -> None:
     serial, workers = played(), played(engine="workers", workers=2)
     assert identical(serial.checkpoint, workers.checkpoint)
@@ -52,6 +53,7 @@ def test_clients_that_are_lost_on_the_way_leave_no_trace() -> None:
     assert identical(lossy.checkpoint, played(4, participation=rule).checkpoint)
 
 
+@pytest.mark.slow
 def test_with_too_many_losses_rounds_are_void_and_the_run_goes_on() -> None:
     # Of six, each has five neighbours and needs three: four have to be left.
     lossy = played(8, faults={"lose_replies": 0.5})
@@ -102,6 +104,7 @@ def test_what_does_not_go_with_hidden_uploads_is_refused_with_the_reason(options
         simulation(**options)
 
 
+@pytest.mark.slow
 def test_a_run_of_an_experiment_goes_on_and_its_books_are_exact(tmp_path: Path) -> None:
     base = Experiment(
         data={"name": "digits", "num_clients": 10},
@@ -133,6 +136,7 @@ def test_with_privacy_no_upload_becomes_longer_by_rounding_and_nothing_is_added_
     assert bool(((vector - rounded).abs() < 2.0**-8).all())
 
 
+@pytest.mark.slow
 def test_with_privacy_a_void_round_releases_not_even_noise() -> None:
     private = {"clip": 0.05, "noise": 1.0, "delta": 1e-3}
     lossy = played(8, privacy=private, faults={"lose_replies": 0.5})

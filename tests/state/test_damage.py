@@ -104,6 +104,7 @@ def test_a_sound_file_is_read_and_goes_on(reference: Reference) -> None:
     assert reference.flipped() == ("content", reference.content)
 
 
+@pytest.mark.slow
 def test_a_flip_in_a_clients_key_or_value_is_an_error_that_names_the_client(reference: Reference) -> None:
     rng = random.Random(1)
     for start, stop, key in reference.spans("states", "index"):

@@ -77,6 +77,7 @@ def test_a_client_whose_update_was_not_applied_keeps_its_state(make_store: MakeS
     assert list(store) == [1, 2, 3]
 
 
+@pytest.mark.slow
 @given(rounds=st.lists(st.lists(st.integers(0, 9), unique=True).map(sorted), max_size=6))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 def test_the_stores_agree_and_the_disk_does_so_when_opened_again(

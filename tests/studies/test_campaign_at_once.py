@@ -58,6 +58,7 @@ class Campaign:
         }
 
 
+@pytest.mark.slow
 def test_the_results_are_those_of_one_run_after_the_other(tmp_path: Path) -> None:
     alone, beside = (Campaign(tmp_path / name, rounds=2) for name in ("alone", "beside"))
     assert len(alone.play(at_once=1)) == len(beside.play(at_once=2)) == 4
@@ -66,6 +67,7 @@ def test_the_results_are_those_of_one_run_after_the_other(tmp_path: Path) -> Non
     assert not list(beside.places.runs.iterdir())
 
 
+@pytest.mark.slow
 def test_only_what_is_needed_by_the_results_so_far_is_begun(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, rounds=1)
 
@@ -78,6 +80,7 @@ def test_only_what_is_needed_by_the_results_so_far_is_begun(tmp_path: Path) -> N
     assert not list(campaign.places.runs.iterdir())
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_all_after_their_round_and_no_other_begins(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, rounds=20_000, seconds=120.0)
     begin = time.monotonic()

@@ -15,12 +15,14 @@ from fedadmm.runs.runner import run
 from fedadmm.studies.certify import certify_run
 
 
+@pytest.mark.slow
 def test_a_run_that_went_on_without_certificates_is_certified_as_far_as_they_go(tmp_path: Path) -> None:
     run(experiment(rounds=4), out=tmp_path)
     facts, _ = certify_run(run(experiment(certificate=None), out=tmp_path).folder.path)
     assert facts["certified"].startswith("4 rounds, with settings that experiment.toml no longer has;")
 
 
+@pytest.mark.slow
 def test_certify_finds_the_mean_below_the_bound(tmp_path: Path) -> None:
     folder = run(experiment(rounds=20), out=tmp_path).folder.path
     facts, sentence = certify_run(folder)
@@ -33,6 +35,7 @@ def test_certify_finds_the_mean_below_the_bound(tmp_path: Path) -> None:
     assert sentence.startswith("The mean of V / m is 0.0")
 
 
+@pytest.mark.slow
 def test_certify_says_what_the_theorem_asks_for(tmp_path: Path) -> None:
     folder = run(experiment(algorithm=FedADMM(rho=0.5)), out=tmp_path).folder.path
     _, sentence = certify_run(folder)
@@ -44,6 +47,7 @@ def test_certify_says_what_the_theorem_asks_for(tmp_path: Path) -> None:
         certify_run(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "name", "text"),
     [
@@ -65,6 +69,7 @@ def test_certify_claims_no_bound_where_others_than_those_drawn_are_applied(
     assert "c_1, c_2, c_3" not in facts
 
 
+@pytest.mark.slow
 def test_certify_names_a_method_that_the_theorem_is_not_about(tmp_path: Path) -> None:
     randomised = run(experiment(algorithm=RandomisedServer(inner=CERTIFIABLE)), out=tmp_path).folder.path
     facts, sentence = certify_run(randomised)
@@ -92,6 +97,7 @@ def test_the_command_prints_the_verdict(tmp_path: Path) -> None:
     assert json.loads((folder / "rounds.jsonl").read_text().splitlines()[0])["V_theta"] == 0.0
 
 
+@pytest.mark.slow
 def test_the_command_takes_several_runs_and_passes_over_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +109,7 @@ def test_the_command_takes_several_runs_and_passes_over_none(
     assert said.count("c_1, c_2, c_3") == 2
 
 
+@pytest.mark.slow
 def test_runs_without_certificates_are_left_out_where_others_have_some(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,6 +65,7 @@ def test_every_cell_is_there_and_of_these_settings() -> None:
     assert {cell.key: cell.setting for cell in cells()} == {key: entry["setting"] for key, entry in found.items()}
 
 
+@pytest.mark.slow
 def test_a_cell_run_again_is_the_one_that_is_there() -> None:
     cell = Cell("FedDyn", "non-IID", 1.0)
     entry, published = outcome(cell), read(RESULTS)[cell.key]

@@ -30,6 +30,7 @@ def _check(seed: int, tolerance: str) -> None:
     assert third.holds[path.seen.all(dim=1)].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 def test_the_lemmas_hold_from_the_start_and_as_printed_from_the_second_visit_on(tolerance: str) -> None:
     for seed in range(10):

@@ -24,6 +24,7 @@ def test_exact_solves_lead_to_zero() -> None:
     assert gaps[-1] < 1e-12
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_the_solves_sets_a_floor() -> None:
     floors = {}
     for epsilon in (1e-2, 1e-4):

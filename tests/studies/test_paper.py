@@ -171,6 +171,7 @@ def test_of_the_choices_only_fedadmms_is_ahead_of_its_familys_best_constants():
     assert means["fedadmm_auto"].ratio < 1 < means["feddyn_auto"].ratio < means["feddyn_auto_all"].ratio
 
 
+@pytest.mark.slow
 def test_the_studies_and_their_runs_are_known_without_torch():
     modules = "paper, campaign, ratios"
     code = (

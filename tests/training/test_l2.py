@@ -92,6 +92,7 @@ def test_engines_agree_in_float64(model, loss):
     assert records[0].metrics["distance"] == pytest.approx(records[1].metrics["distance"], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "local"),
     [

@@ -153,6 +153,7 @@ def test_the_rate_rises_over_the_share_and_falls_from_there() -> None:
     assert [rate_factor(cosine, step, num_steps=4) for step in (0, 2)] == pytest.approx([1, 1 / 2])
 
 
+@pytest.mark.slow
 def test_workers_take_the_same_steps_to_the_bit() -> None:
     local = LocalTraining(epochs=2, batch_size=6, optimizer="adam", warmup=0.2)
     serial, workers = (

@@ -249,6 +249,7 @@ def visit_of_one_step(solver: str) -> float:
     return epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("float_type", "rounding"), [(torch.float32, 1e-12), (torch.float64, 1e-28)], ids=str)
 def test_lbfgs_goes_down_to_the_rounding_and_ends_there(float_type: torch.dtype, rounding: float) -> None:
     data = some_data([8, 10, 6])

@@ -47,6 +47,7 @@ def test_75_rounds_with_a_tenth_of_the_clients_cost_what_is_known_of_them(noise:
     assert _delta(1.01 * found, noise=noise, share=0.1, rounds=75) < 1e-3
 
 
+@pytest.mark.slow
 def test_the_noise_of_one_gaussian_is_that_of_its_closed_form() -> None:
     # Balle and Wang (2018): delta = Phi(1/(2s) - e s) - exp(e) Phi(-1/(2s) - e s), with everyone in the round.
     noise = noise_for(1.0, rounds=1, share=1.0, delta=1e-5)
@@ -64,6 +65,7 @@ def test_noise_and_epsilon_and_rounds_are_each_the_answer_to_the_other_two() -> 
     assert accountant.rounds_within(4, most=10) == 10
 
 
+@pytest.mark.slow
 def test_a_fixed_cohort_costs_more_than_a_poisson_one_and_less_than_no_sampling() -> None:
     # Replacing a client moves the sum by 2 clip, so noise 2 there is noise 1 of a sum that a client more moves by clip.
     fixed = Accountant(2.0, share=0.1, delta=1e-3, sampling="fixed").epsilon(75)
@@ -81,6 +83,7 @@ def test_many_rounds_of_much_noise_cost_what_one_gaussian_does() -> None:
         assert (delta > 1e-5) == above
 
 
+@pytest.mark.slow
 def test_nothing_costs_nothing_and_no_noise_costs_everything() -> None:
     assert Accountant(1.0, 0.1, 1e-3).epsilon(0) == 0
     assert Accountant(0.0, 0.1, 1e-3).epsilon(1) == math.inf

@@ -38,6 +38,7 @@ def _read(table: Compression, vector: torch.Tensor, *, draw: int = 0) -> torch.T
     return compressor.decompress(arrays, len(vector), stream(1, "draw", draw))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["int8", "int4", "random_k"])
 def test_without_error_feedback_the_mean_over_draws_is_the_vector(name: str) -> None:
     vector, num = _vector(50, spike=10.0), 3000
@@ -47,6 +48,7 @@ def test_without_error_feedback_the_mean_over_draws_is_the_vector(name: str) -> 
     assert float(read.std(dim=0).max()) > 1e-3  # and it is random
 
 
+@pytest.mark.slow
 def test_int4_draws_one_of_the_two_levels_around_as_qsgd_does() -> None:
     # A block with scale 7: levels are whole numbers, and 2.25 is 3 with probability 1/4, -0.5 is -1 with 1/2.
     vector = torch.tensor([7.0, 2.25, -0.5, 0.0])

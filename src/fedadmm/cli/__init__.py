@@ -1,5 +1,6 @@
 """The command line: its commands and what each does in a line; the file of a command is imported when it is used."""
 
+import errno
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
@@ -87,6 +88,11 @@ def main() -> None:
         app()
     except InputError as error:
         _fail(str(error), code=2)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        name = str(error.filename)
+        _fail(f"{name[:40]!r}... has {len(name)} letters, too many for the name of a file; give a shorter one", code=2)
     except StoppedAtOnce as stop:
         _fail("stopped at once; the same command goes on from the last whole round", code=stop.code)
     except KeyboardInterrupt:  # before a command had begun, or after it

@@ -47,7 +47,10 @@ def algorithm_from_table(table: dict[str, Any]) -> AnyAlgorithm:
 def _in_file(name: str) -> str | None:
     """Return the remedy for the name of a file where that of a class in it was wanted, None if there is none."""
     file = Path(f"{name.removesuffix('.py')}.py")
-    classes = re.findall(r"^class (\w+)", file.read_text(errors="replace"), re.MULTILINE) if file.is_file() else []
+    try:
+        classes = re.findall(r"^class (\w+)", file.read_text(errors="replace"), re.MULTILINE)
+    except (OSError, ValueError):  # there is none, or it is no name for a file
+        return None
     near = " or ".join(f'"{".".join(file.with_suffix("").parts)}:{found}"' for found in classes)
     return f"{file} is a file, and an algorithm is a class in it: did you mean {near}?" if near else None
 

@@ -48,12 +48,12 @@ class Play:
 
     def visits(self, clients: Iterable[int]) -> list[ClientResult]:
         """Run the clients of the next round in the order given, and return their answers in rising order."""
-        number = self.checkpoint.round + 1
+        number, max_norm = self.checkpoint.round + 1, self.max_norm
         visits = self.engine.run(
             self.algorithm.download(self.checkpoint.server),
             buffers=self.checkpoint.buffers,
             assignments=[
-                Assignment(client, number, 1, last_round=self.store.round_of(client), max_norm=self.max_norm)
+                Assignment(client, number, 1, last_round=self.store.round_of(client), max_norm=max_norm)
                 for client in clients
             ],
         )
