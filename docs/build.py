@@ -51,10 +51,11 @@ CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
 PRIVACY_BLOCK = re.compile(r"(<!-- privacy -->\n).*?(<!-- end -->)", re.DOTALL)
 KEYS_BLOCK = re.compile(r"(<!-- keys -->\n).*?(<!-- end -->)", re.DOTALL)
 UPLOADS_BLOCK = re.compile(r"(<!-- uploads (compression|attacks) -->\n).*?(<!-- end -->)", re.DOTALL)
-BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)? -->\n).*?(<!-- end -->)", re.DOTALL)
+# A study, its small version or not, with curves or without, and one of its columns or all.
+BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)?(?: (\w+/\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
+def block(name: str, *, small: bool, curves: bool, draw: bool, column: str | None = None) -> str:
     """Return the tables of a study, with its curves if they are asked for; these are drawn anew on request."""
     study = PAPER[name]
     if study.table is not None:
@@ -62,7 +63,9 @@ def block(name: str, *, small: bool, curves: bool, draw: bool) -> str:
     if study.keeps_arrivals:
         return (ratios_markdown if study.default is None else judged_markdown)(study, results=RESULTS)
     jobs = jobs_of(study, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper")
-    sections = paper_report(study, jobs, results=RESULTS)
+    sections = [
+        section for section in paper_report(study, jobs, results=RESULTS) if column is None or section.title == column
+    ]
     if not sections:
         return "No run yet.\n"
     titles = [section.title for section in sections]
@@ -82,8 +85,8 @@ def filled(text: str, *, draw: bool) -> str:
     def made(found: re.Match[str]) -> str:
         if found[2] in MINUTES and not draw:
             return found[0]
-        content = block(found[2], small=bool(found[3]), curves=bool(found[4]), draw=draw)
-        return f"{found[1]}\n{content}\n{found[5]}"
+        content = block(found[2], small=bool(found[3]), curves=bool(found[4]), draw=draw, column=found[5])
+        return f"{found[1]}\n{content}\n{found[6]}"
 
     def timed(found: re.Match[str]) -> str:
         runs = clock.runs_in(RESULTS)

@@ -141,6 +141,14 @@ class TestReproduction:
         assert set(arrived) == {"fast_fedadmm", "fedsgd"}  # on non-IID data
         assert all("status" not in row for table in columns[:2] for row in table.values())  # nothing is lost
 
+    def test_on_the_papers_network_the_default_arrives_first_and_on_iid_data_with_the_papers_figure(self) -> None:
+        iid, other = tables("REPRODUCTION.md")[:2]
+        assert iid["fast_fedadmm"]["rounds"] == "10"
+        assert number(iid["fedavg"]["rounds"]) == 12 < number(iid["fedavg"]["paper"])
+        assert abs(number(other["fedavg"]["rounds"]) / number(other["fedavg"]["paper"]) - 1) < 0.05
+        assert number(other["fast_fedadmm"]["rounds"]) < number(other["fedadmm"]["paper"])
+        assert all(number(row["rounds"]) >= number(other["fast_fedadmm"]["rounds"]) for row in other.values())
+
     def test_from_theta_runs_come_higher_and_end_lower(self) -> None:
         columns = [table for table in tables("REPRODUCTION.md") if "fedadmm_II_eta1" in table]
         assert len(columns) == 4
