@@ -19,6 +19,7 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(_blocks("python"))))
 def test_a_block_of_python_runs(number: int) -> None:
     names: dict[str, Any] = {}

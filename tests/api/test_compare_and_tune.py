@@ -108,6 +108,7 @@ def test_what_tune_finds_is_written_down_and_compare_takes_it(tmp_path: Path) ->
         compare("digits", tuned=True, **plan | {"algorithms": ["feddyn"]})
 
 
+@pytest.mark.slow
 def test_tune_judges_by_the_metric_that_is_asked_for(tmp_path: Path) -> None:
     search, changes = {"local.learning_rate": [0.5, 1e-9]}, CHANGES | {"metric": "loss", "target": 0.01}
     found = tune("digits", search=search, algorithms=["fedavg"], changes=changes, out=tmp_path)

@@ -111,6 +111,7 @@ def test_a_simulation_with_a_folder_goes_on_by_the_same_call_and_another_one_has
         opened.model()
 
 
+@pytest.mark.slow
 def test_a_result_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     result = small(target=0.1)
     shown = f"<Result of fedadmm: 3 of 3 rounds, finished, accuracy {result.history[-1].accuracy:.3f} "

@@ -54,6 +54,7 @@ def test_show_prints_the_examples_of_targets_that_are_numbers(tmp_path, monkeypa
     assert [line.split() for line in result.output.splitlines() if line.split()[:1] == ["3"]] == [["3", "10"]]
 
 
+@pytest.mark.slow
 def test_show_writes_a_drawing_only_when_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("show", "digits").exit_code == 0

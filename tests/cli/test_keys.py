@@ -81,6 +81,7 @@ def test_the_defaults_are_those_of_an_experiment_that_says_nothing() -> None:
     assert (defaults["local.epochs"], defaults["data.num_clients"], defaults["rounds"]) == ('"1..5"', "100", "60")
 
 
+@pytest.mark.slow
 def test_the_command_explains_a_table_and_an_algorithm_and_all() -> None:
     def said(*arguments: str) -> str:
         return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["keys", *arguments]).output

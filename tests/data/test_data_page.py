@@ -3,6 +3,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import fedadmm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "DATA.md").read_text()
@@ -19,6 +21,7 @@ def labels():
 """
 
 
+@pytest.mark.slow
 def test_the_page_on_ones_own_data_runs():
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):

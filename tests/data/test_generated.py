@@ -86,6 +86,7 @@ def test_synthetic_clients_are_the_same_whenever_asked_and_differ_from_each_othe
     assert np.std(counts, axis=0).mean() > 1.5  # far from the same labels everywhere
 
 
+@pytest.mark.slow
 def test_a_million_registered_clients_take_no_memory_of_their_own() -> None:
     def peak(num_clients: int) -> int:
         tracemalloc.start()

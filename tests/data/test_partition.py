@@ -52,6 +52,7 @@ def test_iid_and_shards_give_each_example_once_and_differ_by_little(labels, data
     assert np.ptp(sizes(dealt)) <= per_client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1e-9, 1e9])
 def test_dirichlet_ends_for_as_many_clients_as_mnist_has_examples(alpha):
     indices = dirichlet(some_labels(60_000), num_clients=60_000, alpha=alpha, generator=stream(0, "partition"))

@@ -48,6 +48,7 @@ def model() -> nn.Module:
     return nn.Linear(4, 2)
 
 
+@pytest.mark.slow
 def test_a_lazy_dataset_trains_to_the_bytes_of_the_same_data_in_memory(model):
     whole = run(make_dataset((INPUTS, TARGETS), (INPUTS, TARGETS)), model)
     for engine in ("serial", "workers"):
@@ -127,6 +128,7 @@ def test_inputs_in_tuples_and_dicts_train_to_the_bytes_of_one_tensor(kind, named
         run(dataset, network, engine="stacked")
 
 
+@pytest.mark.slow
 def test_a_collate_of_the_users_makes_batches_of_items_of_any_length():
     class Lines(Items):
         def __getitem__(self, row: int) -> Any:

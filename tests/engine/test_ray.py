@@ -160,6 +160,7 @@ def _full_disk(*_: Any, **__: Any) -> None:
     raise OSError("no space")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("float_type", [None, torch.bfloat16])
 def test_a_run_that_is_resumed_goes_on_as_if_nothing_had_been(float_type: Any, here: RayHere, tmp_path: Path) -> None:
     whole = outcome(ray_run(FedADMM(), folder=tmp_path / "whole", float_type=float_type), rounds=4)

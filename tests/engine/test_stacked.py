@@ -137,6 +137,7 @@ def test_momentum_and_weight_decay_are_the_serial_ones(method: Any, momentum: fl
     assert_agree(method, rounds=6, local=local)
 
 
+@pytest.mark.slow
 def test_any_loss_that_is_a_mean_can_be_stacked() -> None:
     def brier(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return (outputs.softmax(1) - functional.one_hot(targets, 3)).square().sum(dim=1).mean()
@@ -166,6 +167,7 @@ def wide() -> nn.Module:
     return nn.Sequential(nn.Linear(300, 200), nn.ReLU(), nn.Linear(200, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_clients", [1, 2, 5])
 def test_threads_do_not_change_a_bit(num_clients: int, monkeypatch: Any) -> None:
     used: list[int] = []

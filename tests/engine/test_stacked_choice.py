@@ -101,6 +101,7 @@ def test_our_methods_are_elementwise(name: str) -> None:
     check_elementwise(ON_NETWORKS[name])
 
 
+@pytest.mark.slow
 def test_auto_picks_by_size_and_by_what_can_be_stacked(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="fedadmm")
     middle, wide = (nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, 3)) for n in (20_000, 40_000))

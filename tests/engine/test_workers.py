@@ -77,6 +77,7 @@ class Restless(FedAvg):
         return Upload(w - server.theta), Memories(client.odd, client.even, last, client.visits + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_state_may_change_its_type_and_its_parts_their_places(workers: int) -> None:
     serial = _outcome(_simulation(Restless(), engine="serial"))
@@ -119,6 +120,7 @@ def _deadly_setup() -> Any:
     return _sometimes_deadly
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_every_worker_ends_the_run_with_a_sentence() -> None:
     pool = Pool(_deadly_setup, num_workers=2)
     answers = pool.run(["a", "deadly", "b"].__getitem__, costs=[1, 1, 1], window=3)

@@ -72,6 +72,7 @@ def _played(grid: LocalGrid, folder: Path) -> list[dict[str, Any]]:
     return RunFolder(folder / "digits" / "server").read_records()
 
 
+@pytest.mark.slow
 def test_an_error_of_one_node_does_not_void_the_rounds_of_a_wrapper(tmp_path: Path) -> None:
     class Failing(LocalGrid):
         def _answer(self, message: Message) -> Message:

@@ -32,6 +32,7 @@ def test_theta_states_and_bytes_are_the_serial_simulators(what: str, tmp_path: P
         assert [record.bytes_up for record in records] == [record.bytes_up for record in expected]
 
 
+@pytest.mark.slow
 def test_a_reply_takes_as_many_bytes_as_the_record_says(tmp_path: Path) -> None:
     sizes: list[int] = []
     config = config_of(tmp_path, **TOP_K)

@@ -90,6 +90,7 @@ def test_hostile_updates_are_refused_and_the_others_go_on_as_if_the_node_was_nev
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
+@pytest.mark.slow
 def test_an_upload_beyond_a_multiple_of_the_running_median_is_refused(tmp_path: Path) -> None:
     def attack(reply: Message) -> None:
         arrays = reply.content["arrays"]
@@ -134,6 +135,7 @@ def test_hostile_scores_are_left_out(tmp_path: Path, told: pytest.LogCaptureFixt
     assert len(left_out) == len(SCORES) == len(result.evaluate_metrics_clientapp), left_out
 
 
+@pytest.mark.slow
 def test_a_score_that_is_no_number_does_not_spoil_the_mean(tmp_path: Path) -> None:
     def attack(reply: Message) -> None:
         reply.content["metrics"]["accuracy"] = float("nan")

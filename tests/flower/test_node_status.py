@@ -43,6 +43,7 @@ def played(folder: Path, **changes: Any) -> Path:
     return folder / "digits" / "server"
 
 
+@pytest.mark.slow
 def test_the_hostile_and_the_lost_are_found_from_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = played(tmp_path)
     rows = client_rows(server)
@@ -71,6 +72,7 @@ def test_a_node_that_is_left_out_has_a_row_with_the_reason(tmp_path: Path) -> No
     assert "it has not signed that it is client 0" in row.facts.problem
 
 
+@pytest.mark.slow
 def test_state_models_and_keys_are_their_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     from flower_fedadmm import task
 
@@ -89,6 +91,7 @@ def test_state_models_and_keys_are_their_owners_alone_whatever_the_umask(tmp_pat
     assert {path: oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
 
 
+@pytest.mark.slow
 def test_prometheus_reads_what_the_files_say(tmp_path: Path) -> None:
     server = played(tmp_path)
     registry = CollectorRegistry()
@@ -116,6 +119,7 @@ def test_prometheus_reads_what_the_files_say(tmp_path: Path) -> None:
     assert named - {name for name, *_ in samples} == {"fedadmm_last_accuracy"}
 
 
+@pytest.mark.slow
 def test_the_servers_log_is_lines_of_json(tmp_path: Path) -> None:
     server = played(tmp_path)
     lines = [json.loads(line) for line in (server / "log.jsonl").read_text().splitlines()]

@@ -170,6 +170,7 @@ def _asked(strategy: AlgorithmStrategy, grid: LocalGrid) -> list[Message]:
     return list(grid.send_and_receive(strategy.configure_train(1, strategy.arrays, ConfigRecord(), grid)))
 
 
+@pytest.mark.slow
 def test_a_client_masks_its_update_of_a_round_once_whatever_the_server_says(watched: Watched, tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)
@@ -210,6 +211,7 @@ def test_a_client_reveals_shares_for_one_set_of_senders(watched: Watched, tmp_pa
     assert len(watched.revealed) == 1
 
 
+@pytest.mark.slow
 def test_a_client_trains_for_the_round_that_it_drew_its_secrets_for(tmp_path: Path) -> None:
     config = config_of(tmp_path)
 

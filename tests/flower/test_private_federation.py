@@ -145,6 +145,7 @@ def test_an_upload_longer_than_clip_is_refused(tmp_path: Path) -> None:
         assert len(strategy._folder.records()[0].clients) == 3
 
 
+@pytest.mark.slow
 def test_who_takes_part_is_drawn_where_the_seed_does_not_tell_and_nobody_may_come(tmp_path: Path) -> None:
     config = _config(tmp_path, fraction_train=0.5)
     with server_of(config) as strategy:

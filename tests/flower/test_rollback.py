@@ -134,6 +134,7 @@ def test_an_older_copy_of_the_server_is_refused_after_a_rollback_too(tmp_path: P
     assert all("the server's checkpoint is older" in error for error in grid.errors)
 
 
+@pytest.mark.slow
 def test_verify_compares_digests_and_names_a_state_that_is_another(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     grid = grid_of(config)

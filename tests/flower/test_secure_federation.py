@@ -113,6 +113,7 @@ def test_nodes_lost_one_after_the_other_and_doubled_messages_change_nothing(tmp_
     assert all("it was asked twice" in error or "secrets for sum" in error for error in grid.errors)
 
 
+@pytest.mark.slow
 def test_nodes_that_are_restarted_between_two_stages_go_on(tmp_path: Path) -> None:
     def fate(message: Message) -> str:
         grid.states.clear()  # what a SuperNode has in memory
@@ -201,6 +202,7 @@ class Recording(LocalGrid):
         )
 
 
+@pytest.mark.slow
 def test_what_the_server_receives_tells_the_sum_and_no_upload(tmp_path: Path) -> None:
     from flower_fedadmm.client_app import app
 

@@ -177,6 +177,7 @@ def test_a_client_whose_disk_was_lost_is_left_out_and_named(tmp_path: Path) -> N
     assert "of client 2, and the state here is of update 0: it is older" in grid.errors[-1]
 
 
+@pytest.mark.slow
 def test_newcomers_get_the_initial_model_where_the_method_asks_for_it(tmp_path: Path) -> None:
     # With 0.5 of the clients in a round some join late, when theta is no longer theta^0.
     method = {"algorithm__name": "fedadmm", "algorithm__eta": "participation", "algorithm__newcomer": "initial"}
@@ -186,6 +187,7 @@ def test_newcomers_get_the_initial_model_where_the_method_asks_for_it(tmp_path: 
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_with_other_settings_is_refused_and_more_rounds_are_not(tmp_path: Path) -> None:
     with server_of(config_of(tmp_path)) as strategy:
         start(strategy, grid_of(config_of(tmp_path)), rounds=1)

@@ -36,6 +36,7 @@ def test_with_too_few_nodes_the_run_ends_with_a_sentence(tmp_path: Path) -> None
         start(strategy, grid, rounds=1)
 
 
+@pytest.mark.slow
 def test_a_run_that_applies_nothing_has_failed(tmp_path: Path) -> None:
     from flower_fedadmm import task
 

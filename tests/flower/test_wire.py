@@ -106,6 +106,7 @@ def test_an_upload_is_read_against_the_theta_that_clients_were_sent(aggregator: 
     torch.testing.assert_close(thetas[0], thetas[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_travels_as_a_model_is_theta_where_the_servers_model_is_another_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

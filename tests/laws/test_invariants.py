@@ -55,6 +55,7 @@ def test_theta_is_the_mean_of_all_u_with_participation_and_initial(
         torch.testing.assert_close(play.theta, _weighted_mean(play, u, u), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(rounds=who, weights=weightings, rho=constants, start=starts)
 def test_theta_is_the_mean_of_the_u_seen_with_seen_and_current(
     rounds: list[set[int]], weights: tuple[int, ...] | None, rho: Rate, start: str
@@ -78,6 +79,7 @@ def test_the_mean_of_all_c_i_is_c(rounds: list[set[int]], weights: tuple[int, ..
         torch.testing.assert_close(play.checkpoint.server.c, _weighted_mean(play, c_i, c_i), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(rounds=who, weights=weightings, rho=rates, over=st.sampled_from(["all", "seen"]))
 def test_y_sum_is_the_weighted_sum_of_all_y(
     rounds: list[set[int]], weights: tuple[int, ...] | None, rho: Rate, over: str

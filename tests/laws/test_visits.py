@@ -64,6 +64,7 @@ def test_it_is_told_by_an_asynchronous_server(engine: str) -> None:
     _check(simulation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["serial", "workers", "stacked"])
 def test_it_is_told_after_a_run_was_resumed(engine: str, tmp_path: Path) -> None:
     first = _played(_run(engine, folder=tmp_path / "state"), 3)

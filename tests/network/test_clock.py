@@ -39,6 +39,7 @@ def test_a_clock_without_deadline_changes_nothing_but_the_time():
     assert not any("simulated_seconds" in record for record in plain[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["workers", "stacked"])
 def test_every_engine_has_the_same_time_and_the_same_late_clients(engine):
     clock = CLOCK.replace(deadline=1.0, upload=1e6, availability=None)

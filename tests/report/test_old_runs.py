@@ -19,6 +19,7 @@ def test_a_run_of_an_older_version_is_read_with_its_silent_clients() -> None:
     assert (randomised.label, randomised.status, len(randomised.rounds)) == ("randomised", "finished", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_run_of_an_older_version_is_shown(folder: Path, tmp_path: Path) -> None:
     shown = fedadmm("show", folder, cwd=tmp_path)

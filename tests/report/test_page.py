@@ -61,6 +61,7 @@ def test_every_metric_of_a_run_can_be_chosen_and_the_one_it_is_judged_by_comes_f
     assert [*section["metrics"]] == ["bleu", "accuracy", "loss", "client_loss"]
 
 
+@pytest.mark.slow
 def test_a_table_without_a_target_says_nothing_of_one_and_methods_stand_in_the_order_of_arrival(tmp_path):
     late = read_run(write_run(tmp_path / "a", [0.1, 0.2, 0.7], label="late"))
     early = read_run(write_run(tmp_path / "b", [0.1, 0.6, 0.6], label="early"))

@@ -44,6 +44,7 @@ def test_a_run_is_not_resumed_in_another_arithmetic_and_nothing_is_written(tmp_p
     assert len(play(tmp_path, engine=first, rounds=3).history) == 3
 
 
+@pytest.mark.slow
 def test_serial_and_workers_are_one_arithmetic(tmp_path: Path) -> None:
     play(tmp_path / "mixed", engine="serial", rounds=2)
     mixed = play(tmp_path / "mixed", engine="workers", rounds=4)

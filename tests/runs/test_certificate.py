@@ -78,6 +78,7 @@ def test_a_sample_of_all_is_all_and_a_smaller_one_is_drawn_anew() -> None:
     assert gaps(clients=2) == gaps(clients=2) != everyone
 
 
+@pytest.mark.slow
 def test_weights_count_in_the_sums() -> None:
     # All clients have as many examples, so that weighting by them changes nothing.
     gaps = [

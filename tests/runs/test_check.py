@@ -191,6 +191,7 @@ def test_a_client_rolled_back_by_one_visit_is_found_late_in_a_run(algorithm: str
     assert "is the mean of the clients' up to" in problem
 
 
+@pytest.mark.slow
 def test_bfloat16_states_are_not_held_to_an_exact_invariant(tmp_path: Path) -> None:
     folder = run(_experiment(state={"float_type": "bfloat16"}), out=tmp_path).folder.path
     assert _problems(folder) == []
@@ -198,6 +199,7 @@ def test_bfloat16_states_are_not_held_to_an_exact_invariant(tmp_path: Path) -> N
     assert "as far as bfloat16 goes" in facts["invariant"]
 
 
+@pytest.mark.slow
 def test_an_algorithm_without_a_promise_has_no_invariant(tmp_path: Path) -> None:
     folder = run(_experiment("fedavg"), out=tmp_path).folder.path
     assert _problems(folder) == []
@@ -253,6 +255,7 @@ def test_export_writes_the_model_and_a_clients_state(sound: Path, tmp_path: Path
     assert torch.equal(torch.cat([state["w.1.weight"].reshape(-1), state["w.1.bias"]]), w)
 
 
+@pytest.mark.slow
 def test_export_makes_a_model_that_lags_from_the_store(folder: Path, tmp_path: Path) -> None:
     expected = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -261,12 +264,14 @@ def test_export_makes_a_model_that_lags_from_the_store(folder: Path, tmp_path: P
     assert all(torch.equal(model[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_export_of_a_client_without_state_is_refused(sound: Path, tmp_path: Path) -> None:
     code, said = _fedadmm("export", sound, "--client", 999, log=tmp_path / "log")
     assert code == 2
     assert "client 999 has no state" in said
 
 
+@pytest.mark.slow
 def test_a_run_in_memory_has_nothing_to_check_but_its_rounds(tmp_path: Path) -> None:
     folder = run(_experiment(state={"store": "memory"}), out=tmp_path).folder.path
     assert _problems(folder) == []

@@ -43,6 +43,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence_and_the_run_goes_on_after
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_one_sentence(place: RunPlace) -> None:
     # A file where a folder should be: it refuses root too, whom permissions do not stop.
     (place.folder / "file").write_text("")

@@ -39,6 +39,7 @@ class Diary(Listener):
         self.told.append("ended")
 
 
+@pytest.mark.slow
 def test_a_run_and_a_simulation_tell_the_same_and_stop_when_asked(tmp_path: Path) -> None:
     experiment = load_plan("digits").experiment("fedavg", changes=QUICK | {"rounds": 3})
     first, last = Diary(stop_after=2), Diary()
@@ -131,6 +132,7 @@ class Lingering:
         _spend_time()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean_up", [Lingering, gc.collect])
 def test_a_signal_where_python_ignores_errors_is_raised_after_it(clean_up: Callable[[], object]) -> None:
     def clean_up_and_wait() -> None:

@@ -181,6 +181,7 @@ def test_the_worst_clients_can_be_what_a_run_is_judged_by(tmp_path):
         regression(metric="loss_client_mean")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [None, "loss", "r2"])
 def test_tuning_picks_the_rate_that_is_best_by_the_metric(tmp_path, metric):
     """The largest rate that is stable learns most in a few rounds; 3 diverges, slowly enough to stay finite."""

@@ -57,6 +57,7 @@ def test_a_run_folder_keeps_the_model_and_is_sound(tmp_path: Path) -> None:
     assert not [finding for finding in findings(doubled.path) if finding.kind == "problem"]
 
 
+@pytest.mark.slow
 def test_the_distance_is_that_of_the_model() -> None:
     changes = {"rounds": 2, "engine": "serial", "algorithm": Doubled()}
     simulation = simulation_from(load_plan("quadratic").experiment().replace(**changes))

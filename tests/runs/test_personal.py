@@ -168,6 +168,7 @@ def test_ray_keeps_the_same_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(ray[1][client].personal, state.personal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [False, True])
 def test_workers_keep_the_same_parts_to_the_bit(folder: bool, tmp_path: Path) -> None:
     places = [tmp_path / name if folder else None for name in ENGINES]
@@ -199,6 +200,7 @@ def test_a_lost_upload_leaves_the_personal_parts_as_they_were() -> None:
     assert moved == set(record.clients)
 
 
+@pytest.mark.slow
 def test_export_writes_a_clients_whole_model_and_the_servers_without_its_parts(tmp_path: Path) -> None:
     table: dict[str, Any] = {"model": {"name": "mlp", "personal": ["5.*"]}, "participation": 0.5, "engine": "serial"}
     experiment = Experiment(rounds=1, data={"num_clients": 4, "client_test": 0.2}, algorithm=FedAvg(), **table)

@@ -76,6 +76,7 @@ def test_a_fixed_cohort_is_the_plain_run_but_for_noise_and_clip() -> None:
     assert [record.clients for record in private.history] == [record.clients for record in plain.history]
 
 
+@pytest.mark.slow
 def test_a_record_has_what_was_spent_and_nothing_that_the_noise_does_not_cover() -> None:
     simulation = _private(fedadmm.FedAvg(), local=fedadmm.LocalTraining(tolerance=0.5, max_steps=3))
     outcome(simulation, rounds=3)

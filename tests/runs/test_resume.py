@@ -130,6 +130,7 @@ def test_sigterm_stops_at_once_and_says_how_to_resume(place: RunPlace, whole: Re
     assert place.result(out) == whole
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_run_again(place: RunPlace, whole: Result) -> None:
     times = {file.name: file.stat().st_mtime_ns for file in place.run_folder("whole").iterdir() if file.is_file()}
     assert place.run("whole") == 0

@@ -53,12 +53,14 @@ def test_a_run_beside_others_has_the_files_of_one_alone_and_tells_of_every_round
     assert [one.rounds_before for one in again] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_a_mistake_in_one_ends_all_with_its_sentence(tmp_path: Path) -> None:
     wrong = QUICK.replace(model={"name": "cnn1"})
     with pytest.raises(InputError, match="cnn1 takes inputs of shape 1x28x28"):
         play([wrong, SEEDS[1]], tmp_path)
 
 
+@pytest.mark.slow
 def test_time_that_is_up_at_the_very_end_leaves_no_thread_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

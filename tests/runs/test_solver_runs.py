@@ -45,6 +45,7 @@ def test_sgd_gd_and_lbfgs_are_mixed_in_one_run_and_workers_have_the_serial_bytes
     assert last["steps_min"] < last["steps_max"]
 
 
+@pytest.mark.slow
 def test_a_mixed_run_on_ray_says_the_same_of_its_clients(data, monkeypatch: pytest.MonkeyPatch) -> None:
     use_ray_here(monkeypatch, num_cpus=2)
     serial, ray = (outcome(run_of(data, engine=engine, tolerance=0.01), rounds=1)[2] for engine in ("serial", "ray"))
@@ -52,6 +53,7 @@ def test_a_mixed_run_on_ray_says_the_same_of_its_clients(data, monkeypatch: pyte
     assert [serial[0][key] for key in keys] == [ray[0][key] for key in keys]
 
 
+@pytest.mark.slow
 def test_what_clients_reached_is_below_what_they_were_asked_for(data) -> None:
     run = run_of(data, solver="lbfgs", epochs=400, tolerance={"schedule": "power", "start": 0.01, "power": 2})
     for number in (1, 2, 3):

@@ -18,6 +18,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.state.disk import DiskStore
 from fedadmm.state.pages import Entry, read_layout
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = [[0, 1, 2, 3], [3, 4, 5], [0, 6, 7], [], [1, 3, 8, 9, 10]]
 MORE = [[2, 5], [1, 2, 11]]
 PAGE = 4096
@@ -148,6 +150,7 @@ def test_a_flip_anywhere_returns_no_wrong_value(reference: Reference) -> None:
     assert refused > 100
 
 
+@pytest.mark.slow
 def test_several_flips_at_once_return_no_wrong_value(reference: Reference) -> None:
     rng = random.Random(5)
     for _ in range(100):

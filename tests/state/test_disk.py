@@ -120,6 +120,7 @@ def test_a_large_state_is_written_in_pieces_and_is_the_same(tmp_path: Path, monk
         disk_store(tmp_path / "state")
 
 
+@pytest.mark.slow
 def test_worker_processes_read_and_write_ahead(tmp_path: Path) -> None:
     store = disk_store(tmp_path / "state")
     play(store, [[1, 2]])
@@ -143,6 +144,7 @@ def _work_on(file: StateFile, round: int, clients: list[int]) -> None:
         file.stage(round, client, a_state(client, round))
 
 
+@pytest.mark.slow
 def test_a_forked_worker_opens_the_file_for_itself_and_its_parent_goes_on(tmp_path: Path) -> None:
     parent = start(_fork_and_work, tmp_path / "state")
     parent.join(60)
@@ -169,6 +171,7 @@ def _fork_and_work(folder: Path) -> None:
         assert str(os.getpid()) in store.file._env.readers()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("doing", ["reading", "writing"])
 def test_a_worker_killed_in_the_middle_holds_nothing_up(tmp_path: Path, doing: str) -> None:
     store = disk_store(tmp_path / "state")
@@ -194,6 +197,7 @@ def _die_writing(pickled: bytes) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_power_puts_a_round_on_the_disk_and_process_leaves_that_to_the_kernel(tmp_path: Path) -> None:
     calls: dict[str, int] = {}
     for durability in ("process", "power"):
@@ -241,6 +245,7 @@ def test_a_full_store_is_one_sentence_and_the_round_before_is_there(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_the_round_before_is_there(tmp_path: Path) -> None:
     store = disk_store(tmp_path / "state")
     play(store, [[1]])

@@ -18,6 +18,7 @@ sizes = st.sampled_from([0, 1, 7, 900, 2000, 2100, 4079, 4080, 5000, 20_000])
 changes = st.lists(st.dictionaries(st.integers(0, 60), st.none() | sizes, max_size=25), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @given(transactions=changes)
 def test_it_reads_what_lmdb_wrote(
     tmp_path_factory: pytest.TempPathFactory, transactions: list[dict[int, int | None]]

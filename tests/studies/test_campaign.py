@@ -71,6 +71,7 @@ def jobs(places: Places, **options: object) -> list[Job]:
     return jobs_of(STUDY, places=places, found={}, num_seeds=1, **options)
 
 
+@pytest.mark.slow
 def test_the_cheapest_comes_first_and_only_small_files_are_kept(places, costs):
     done = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
     assert [job.experiment.label for job in done] == ["fedavg", "feddyn"]
@@ -98,6 +99,7 @@ def test_a_run_of_which_only_the_arrival_is_kept_is_not_run_again(places):
     assert done == {"fedavg": True, "feddyn": False}  # that of feddyn is of a race to another target
 
 
+@pytest.mark.slow
 def test_a_campaign_that_was_stopped_goes_on_where_it_was(places, costs):
     run = runner(places, Callback(lambda record, _: True))  # each is stopped after its first round
     assert not list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=run))
@@ -133,6 +135,7 @@ def test_the_estimate_learns_from_runs_and_is_in_proportion(places, costs):
     assert costs.seconds(experiment("feddyn", 5), rounds=10) == pytest.approx(5 * costs.seconds(one, rounds=10))
 
 
+@pytest.mark.slow
 def test_what_was_begun_comes_before_what_is_cheaper(places, costs):
     run_experiment(experiment("feddyn", 5), out=places.runs, listeners=[Callback(lambda record, simulation: True)])
     done = list(play(jobs(places), places=places, costs=costs, budget=TimeBudget(None), run=runner(places)))
@@ -169,6 +172,7 @@ def test_each_seed_is_a_job(places):
     assert [job.experiment.seed for job in jobs_of(STUDY, places=places, found={}, num_seeds=3)][:3] == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"), [("rounds.jsonl", '{"round": 1}\n'), ("rounds.jsonl", "garbage\n"), ("experiment.toml", None)]
 )

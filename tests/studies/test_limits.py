@@ -37,6 +37,7 @@ def test_the_accuracy_of_the_solves_sets_a_floor() -> None:
     assert floors[1e-2] / floors[1e-4] == pytest.approx(100, rel=0.01)
 
 
+@pytest.mark.slow
 def test_tolerances_that_shrink_like_1_over_t_squared_lead_to_zero() -> None:
     gaps = gaps_of(FLOORS["1/t^2"], halves(400))
     assert gaps[-1] < 1e-4
@@ -44,11 +45,13 @@ def test_tolerances_that_shrink_like_1_over_t_squared_lead_to_zero() -> None:
     assert float(gaps[350:].mean() / gaps[175:200].mean()) == pytest.approx(0.25, rel=0.3)
 
 
+@pytest.mark.slow
 def test_remark_2_probabilities_with_a_diverging_sum_lead_to_zero() -> None:
     gaps = gaps_of(EXACT, thinning(3000, power=0.5))
     assert gaps[-1] < 1e-6
 
 
+@pytest.mark.slow
 def test_remark_2_also_where_clients_never_have_a_chance_together() -> None:
     gaps = gaps_of(EXACT, thinning(8000, power=0.5, turns=True))
     assert gaps[-1] < 1e-3

@@ -26,6 +26,7 @@ def _check(seed: int, epsilon: float) -> None:
     assert 0 < means.start <= means.bound_start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "epsilon"), [(0, 0.0), (1, 0.01)])
 def test_the_mean_gap_is_below_the_bound(seed: int, epsilon: float) -> None:
     _check(seed, epsilon)

@@ -40,6 +40,7 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("engine", ["serial", "workers"])
 def test_torchs_generator_and_threads_are_left_alone(engine: str) -> None:

@@ -114,6 +114,7 @@ def test_a_run_reaches_the_optimum_to_1e_8_in_float64(algorithm, local):
     assert distance < 1e-8
 
 
+@pytest.mark.slow
 def test_fedavg_ends_elsewhere():
     data = quadratic(num_clients=6, seed=2, dimension=5)
     local = {"epochs": 20, "learning_rate": 0.4}

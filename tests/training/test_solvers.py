@@ -119,6 +119,7 @@ def test_gradient_descent_stops_at_the_first_step_that_is_accurate_enough() -> N
         assert problem.stats().epsilon == pytest.approx(squares[wanted], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_lbfgs_stops_at_the_first_point_that_is_accurate_enough() -> None:
     start, dual, centre = _vectors(15)
 

@@ -56,6 +56,7 @@ def test_a_tolerance_may_be_drawn_for_each_client_once() -> None:
     assert falling == pytest.approx((drawn / 100).tolist())
 
 
+@pytest.mark.slow
 def test_a_solver_is_one_for_all_one_for_each_or_drawn_by_shares() -> None:
     def solvers(solver: Any, clients: int) -> list[str]:
         return [LocalTraining(solver=solver).solver_of(client, seed=3) for client in range(clients)]

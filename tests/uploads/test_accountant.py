@@ -38,6 +38,7 @@ def _delta(epsilon: float, *, noise: float, share: float, rounds: int) -> float:
     return max(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "epsilon"), [(1.0, 4.09), (1.5, 2.0), (0.7, 8.7)])
 def test_75_rounds_with_a_tenth_of_the_clients_cost_what_is_known_of_them(noise: float, epsilon: float) -> None:
     found = Accountant(noise, share=0.1, delta=1e-3).epsilon(75)
