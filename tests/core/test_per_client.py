@@ -37,3 +37,25 @@ def test_a_draw_is_from_the_stream_of_its_purpose_and_client_and_round_if_one_is
     assert value_of(spread, 7, seed=5, purpose="clock upload") == 1 + stream(5, "clock upload", 7).random()
     drawn = value_of(Range(1, 1000), 7, seed=5, purpose="work", round=3)
     assert drawn == int(stream(5, "work", 3, 7).integers(1, 1001))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"distribution": "lognormal", "median": 1.0, "sigma": 400.0}, "sigma=400 is out of range; .* from 0 to 20"),
+        ({"distribution": "lognormal", "median": 1e300, "sigma": 1.0}, r"median=1e\+300 is out of range"),
+        ({"distribution": "log_uniform", "low": 1e-300, "high": 1e300}, "low=1e-300 is out of range"),
+    ],
+)
+def test_a_distribution_that_could_draw_no_number_is_refused(keys: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Distribution(**keys)
+
+
+def test_the_widest_distributions_draw_numbers_above_0() -> None:
+    for widest in (
+        Distribution(distribution="lognormal", median=1e50, sigma=20.0),
+        Distribution(distribution="log_uniform", low=1e-50, high=1e50),
+    ):
+        drawn = [value_of(widest, client, seed=0, purpose="work") for client in range(1000)]
+        assert all(0 < value < 1e200 for value in drawn)

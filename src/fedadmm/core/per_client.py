@@ -61,6 +61,8 @@ def check_positive(name: str, quantity: Any) -> Any:
 
 
 KEYS = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "lognormal": ("median", "sigma")}
+# So that what is drawn is a number above 0, whatever is drawn.
+LEAST, LARGEST, WIDEST = 1e-50, 1e50, 20.0
 
 
 class Distribution(Settings):
@@ -89,6 +91,10 @@ class Distribution(Settings):
                 f"a {self.distribution} distribution has {' and '.join(keys)}, not {', '.join(given) or 'nothing'}; "
                 "give these keys"
             )
+        for key, value in given.items():
+            least, largest = (0.0, WIDEST) if key == "sigma" else (LEAST, LARGEST)
+            if not least <= value <= largest:
+                raise InputError(f"{key}={value:g} is out of range; use a number from {least:g} to {largest:g}")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InputError(f"low={self.low:g} is above high={self.high:g}; exchange them")
         return self
