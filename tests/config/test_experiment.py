@@ -15,6 +15,13 @@ def test_an_experiment_survives_toml(name):
     assert Experiment.from_toml(experiment.to_toml()) == experiment
 
 
+def test_empty_tables_in_the_options_of_ones_own_function_survive_toml():
+    own = {"name": "own:data", "options": {"bits": {}, "more": {"deep": {}}}}
+    experiment = Experiment(data=own, model={"name": "own:model", "options": {}})
+    again = Experiment.from_toml(experiment.to_toml())
+    assert (again, again.hash) == (experiment, experiment.hash)
+
+
 def test_schedules_survive_toml():
     experiment = Experiment(
         algorithm=FedADMM(rho=Step(0.01, 0.1, at_round=5), eta=Cosine(1.0, 0.5, length=9)),

@@ -171,9 +171,10 @@ class Experiment(Settings):
         return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"
 
 
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+def _without_none(table: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
+    """Return a table without what is None or empty; own: of the options of a user's function, for which {} is a value."""
     return {
-        key: _without_none(value) if isinstance(value, dict) else value
+        key: _without_none(value, own=own or key == "options") if isinstance(value, dict) else value
         for key, value in table.items()
-        if value is not None and value != {}
+        if value is not None and (own or value != {})
     }
