@@ -145,12 +145,12 @@ def played(experiment: Experiment) -> str:
     return "played"
 
 
-def main(seconds: float) -> None:
-    """Try mutants for a while, and stop at the first that gets a traceback."""
+def main(seconds: float, first: int = 0) -> None:
+    """Try mutants for a while, from a number on, and stop at the first that gets a traceback."""
     end, tables, tried, fine, rounds = time.monotonic() + seconds, bases(), 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() < end:
-            draw = random.Random(tried)
+            draw = random.Random(first + tried)
             text = mutant(draw.choice(tables), draw)
             try:
                 found = sentence_or_experiment(text, Path(folder))
@@ -158,11 +158,11 @@ def main(seconds: float) -> None:
                     fine += 1
                     rounds += played(found) == "played"
             except Exception:
-                print(f"mutant {tried}:\n{text[:3000]}")
+                print(f"mutant {first + tried}:\n{text[:3000]}")
                 raise
             tried += 1
     print(f"{tried} mutants: {fine} experiments, of which {rounds} played a round, and {tried - fine} sentences")
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main(float(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -172,7 +172,7 @@ class Experiment(Settings):
 
 
 def _without_none(table: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
-    """Return a table without what is None or empty; own: of the options of a user's function, for which {} is a value."""
+    """Return a table without what is None or empty; own: in the options of a user's function, where {} is a value."""
     return {
         key: _without_none(value, own=own or key == "options") if isinstance(value, dict) else value
         for key, value in table.items()
