@@ -164,10 +164,11 @@ def test_a_method_has_one_style_everywhere_and_an_unknown_label_a_stable_one():
     assert style_of("fedprox_strong") != STYLES["fedprox"]
     assert style_of("mine") == style_of("mine")
     assert style_of("mine").colour in PALETTE
+    assert [name for name, style in STYLES.items() if style.colour == STYLES["fast_fedadmm"].colour] == ["fast_fedadmm"]
 
 
 def test_labels_that_the_table_does_not_know_differ_in_colour_too():
-    parts = ["fast_fedadmm", "without_duals", "without_look_ahead", "without_mean"]  # the first and third hash alike
+    parts = ["mine", "without_duals", "without_look_ahead", "without_mean"]  # the first and third hash alike
     assert style_of(parts[0]).colour == style_of(parts[2]).colour
     assert len({style.colour for style in styles_for(parts)}) == 4
     assert styles_for(parts)[0] == style_of(parts[0])

@@ -9,7 +9,8 @@ from typing import NamedTuple
 # with grey for black (which the dark page would hide).
 PALETTE = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#767676")
 BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE, GREY = PALETTE
-OLIVE = "#999933"  # of Paul Tol's palette for the colour-blind; no colour of methods that the table does not know
+# Of Paul Tol's palettes for the colour-blind; no colours of methods that the table does not know.
+OLIVE, MAGENTA = "#999933", "#EE3377"
 
 Dash = tuple[int, ...]  # lengths of line and gap in turn; () is a solid line
 SOLID, DASHED, DOTTED, DASH_DOT, LONG = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2), (12, 3))
@@ -26,8 +27,10 @@ class Style(NamedTuple):
         return Style(self.colour, DASHES[(DASHES.index(self.dash) + times) % len(DASHES)])
 
 
-# The blues are FedADMM, vermilion the other primal-dual methods; the released code is another algorithm.
+# The default has a colour that nobody else has. The blues are FedADMM, vermilion the other primal-dual methods, and
+# orange has a proximal term and no dual; the released code is another algorithm.
 STYLES = {
+    "fast_fedadmm": Style(MAGENTA, SOLID),
     "fedadmm": Style(BLUE, SOLID),
     "fedadmm_printed": Style(BLUE, DASHED),
     "fedadmm_participation": Style(BLUE, DOTTED),
@@ -40,6 +43,7 @@ STYLES = {
     "fedavg": Style(GREEN, SOLID),
     "fedavg_2": Style(GREEN, DASHED),
     "fedprox": Style(ORANGE, SOLID),
+    "fedacg": Style(ORANGE, DASHED),
     "scaffold": Style(PURPLE, SOLID),
     "fedsgd": Style(GREY, SOLID),
 }
