@@ -1,14 +1,13 @@
-"""What each part of fast FedADMM gives on the problems that judge it: mean rounds over the seeds of `reproduce family`.
+"""What duals and running mean of fast FedADMM give on the problems that judge it: rounds with the seeds of `reproduce family`.
 
 The default's own rounds, and FedACG's, are those of results/family.csv; the others run at the default's learning rate.
 
 FEDADMM_DATA=... python benchmarks/ablation_judged.py
 """
 
+import math
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,9 +16,9 @@ from rich.progress import track
 
 import fedadmm
 from fedadmm.config.experiment import Experiment
-from fedadmm.studies.judging import Judgement, judgements
+from fedadmm.studies.judging import judgements
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.ratios import arrivals_file, read_arrivals
+from fedadmm.studies.ratios import Standing, arrivals_file, read_arrivals
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "without duals": {"rho": 0.0},
@@ -30,40 +29,26 @@ STUDY = PAPER["family"]
 
 
 def main(record: Record = None) -> None:
-    """Print the mean rounds of each variant on each problem; a plus is a seed that missed the target."""
+    """Print the mean rounds of each variant on each problem, with the fewest and the most of a seed."""
     known = judgements(STUDY, read_arrivals(arrivals_file(STUDY, ROOT / "results")), at_means=False)
     judging = [one for one in known if one.problem not in STUDY.aside]
-    found: dict[tuple[str, str], list[int | None]] = {(one.problem, name): [] for one in judging for name in VARIANTS}
-    jobs = [(one.problem, name, run) for one in judging for name in VARIANTS for run in _experiments(one, name)]
-    for problem, name, experiment in track(jobs, description="Runs"):
-        found[problem, name].append(_rounds(experiment))
-    rows = [
-        {"variant": "fast_fedadmm"} | {one.problem: f"{one.default.rounds:.1f}" for one in judging},
-        *({"variant": name} | {one.problem: _mean(found[one.problem, name]) for one in judging} for name in VARIANTS),
-        {"variant": "fedacg, at its own rate"} | {one.problem: _of(one, "fedacg") for one in judging},
-    ]
-    show(rows, title="Rounds to the target, means over seeds", record=record)
+    rows: dict[str, dict[str, str]] = {name: {} for name in ("fast_fedadmm", *VARIANTS, "fedacg")}
+    for one in track(judging, description="Problems"):
+        rows["fast_fedadmm"][one.problem] = one.default.with_spread
+        rows["fedacg"][one.problem] = one.standings["fedacg"].with_spread
+        (won,) = [
+            run for run in STUDY.runs("paper", columns=[one.problem]) if run.experiment.label == one.default.method
+        ]
+        for name, changes in VARIANTS.items():
+            changed = won.experiment.replace(algorithm=replace(won.experiment.algorithm, **changes))
+            arrivals = tuple(_arrival(changed.replace(seed=seed)) for seed in range(len(one.default.arrivals)))
+            rows[name][one.problem] = Standing(name, arrivals, changed.rounds).with_spread
+    show([{"variant": name, **cells} for name, cells in rows.items()], title="Rounds to the target", record=record)
 
 
-def _experiments(one: Judgement, name: str) -> Iterator[Experiment]:
-    """Yield the winner's runs with another algorithm, one for each seed."""
-    (run,) = [r for r in STUDY.runs("paper", columns=[one.problem]) if r.experiment.label == one.default.method]
-    for seed in range(len(one.default.arrivals)):
-        yield run.experiment.replace(seed=seed, algorithm=replace(run.experiment.algorithm, **VARIANTS[name]))
-
-
-def _rounds(experiment: Experiment) -> int | None:
+def _arrival(experiment: Experiment) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        return fedadmm.run(experiment, out=Path(folder), progress=False).rounds_to_target
-
-
-def _mean(arrivals: list[int | None]) -> str:
-    there = [rounds for rounds in arrivals if rounds is not None]
-    return f"{sum(there) / len(there):.1f}" if len(there) == len(arrivals) else "100+"
-
-
-def _of(one: Judgement, method: str) -> str:
-    return f"{one.standings[method].rounds:.1f}"
+        return fedadmm.run(experiment, out=folder, progress=False).rounds_to_target or math.inf
 
 
 if __name__ == "__main__":

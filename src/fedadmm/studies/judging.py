@@ -144,9 +144,7 @@ def judged_rows(study: Study, found: Sequence[Judgement]) -> list[dict[str, str]
 
 
 def _text(standing: Standing) -> str:
-    whole = math.isfinite(standing.rounds)
-    spread = f" ({min(standing.arrivals):.0f}..{max(standing.arrivals):.0f})" if whole else ""
-    return f"{standing.method}: {standing}{spread}"
+    return f"{standing.method}: {standing.with_spread}"
 
 
 def judged_means(study: Study, found: Sequence[Judgement]) -> tuple[float, float] | None:

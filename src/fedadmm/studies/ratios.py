@@ -49,6 +49,12 @@ class Standing(NamedTuple):
         return f"{self.rounds:.1f}" if math.isfinite(self.rounds) else f"{self.limit}+"
 
     @property
+    def with_spread(self) -> str:
+        """The mean, and the fewest and the most rounds that a seed took."""
+        spread = f" ({min(self.arrivals):.0f}..{max(self.arrivals):.0f})" if math.isfinite(self.rounds) else ""
+        return f"{self}{spread}"
+
+    @property
     def family(self) -> str:
         """The method whose constants it has, or chooses."""
         return self.method.partition("-")[0].partition("_")[0]
