@@ -1,4 +1,4 @@
-"""What duals and running mean of fast FedADMM give on the problems that judge it: rounds with the seeds of `reproduce family`.
+"""What the duals and the running mean of fast FedADMM give on the problems that judge it.
 
 The default's own rounds, and FedACG's, are those of results/family.csv; the others run at the default's learning rate.
 
@@ -36,11 +36,10 @@ def main(record: Record = None) -> None:
     for one in track(judging, description="Problems"):
         rows["fast_fedadmm"][one.problem] = one.default.with_spread
         rows["fedacg"][one.problem] = one.standings["fedacg"].with_spread
-        (won,) = [
-            run for run in STUDY.runs("paper", columns=[one.problem]) if run.experiment.label == one.default.method
-        ]
+        own = [run.experiment for run in STUDY.runs("paper", columns=[one.problem])]
+        (won,) = [experiment for experiment in own if experiment.label == one.default.method]
         for name, changes in VARIANTS.items():
-            changed = won.experiment.replace(algorithm=replace(won.experiment.algorithm, **changes))
+            changed = won.replace(algorithm=replace(won.algorithm, **changes))
             arrivals = tuple(_arrival(changed.replace(seed=seed)) for seed in range(len(one.default.arrivals)))
             rows[name][one.problem] = Standing(name, arrivals, changed.rounds).with_spread
     show([{"variant": name, **cells} for name, cells in rows.items()], title="Rounds to the target", record=record)
