@@ -158,10 +158,14 @@ def chosen_of(
     num_examples: int, fraction: float, *, client: int, seed: int, key: str = "client_test"
 ) -> npt.NDArray[np.bool_]:
     """Return which of a client's examples it is scored on: at least one, unless it has a single example."""
-    if not 0 < fraction < 1:
-        raise InputError(f"{key}={fraction} is out of range; use a number above 0 and below 1, such as 0.2")
+    _check_share(key, fraction)
     size = min(max(1, round(fraction * num_examples)), num_examples - 1)
     return stream(seed, f"client_{key.removeprefix('client_')}", client).permutation(num_examples) < size
+
+
+def _check_share(key: str, fraction: float) -> None:
+    if not 0 < fraction < 1:
+        raise InputError(f"{key}={fraction} is out of range; use a number above 0 and below 1, such as 0.2")
 
 
 def _classes(labels: np.ndarray, *, partition: Any, quantiles: int | None) -> np.ndarray:
@@ -202,6 +206,7 @@ def hold_out(dataset: Dataset, *, fraction: float, seed: int) -> Dataset:
     So what is tuned is never judged on the test examples.
     """
     total = len(dataset.train.targets)
+    _check_share("validation", fraction)
     size = round(fraction * total)
     if not 0 < size < total:
         raise InputError(f"validation={fraction} holds out {size} of {total} examples; use a fraction such as 0.2")
