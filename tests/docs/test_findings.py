@@ -114,7 +114,7 @@ class TestFamily:
         assert float(judged["fmnist/noniid"]["best other"].rpartition(" ")[2]) < 0.95
         assert abs(float(judged["mnist/noniid/hundredth"]["best other"].rpartition(" ")[2]) - 1) < 0.05
         (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
-        for problem in ("mnist/iid", "fmnist/iid"):
+        for problem in ("mnist/iid", "fmnist/iid", "fmnist/imbalanced"):
             ours, theirs = (number(methods[name][problem]) for name in ("fast_fedadmm", "fedacg"))
             assert 1 < ours - theirs < 2
 
@@ -123,12 +123,18 @@ class TestFamily:
         whole, duals, mean, both, fedacg = (
             {problem: number(rounds) for problem, rounds in list(row.items())[1:]} for row in table.values()
         )
-        assert 0.85 < whole["fmnist/noniid"] / duals["fmnist/noniid"] < 0.9
-        assert whole["fmnist/iid"] - duals["fmnist/iid"] == 1
+        assert round(duals["fmnist/noniid"] - whole["fmnist/noniid"]) == 4
+        others = [problem for problem in whole if problem != "fmnist/noniid"]
+        assert all(0 <= whole[problem] - duals[problem] < 1.5 for problem in others)
         assert abs(whole["mnist/noniid/hundredth"] - duals["mnist/noniid/hundredth"]) < 0.5
-        assert all(mean[problem] <= rounds for problem, rounds in whole.items())
-        assert all(1 <= whole[problem] - mean[problem] < 1.1 for problem in ("fmnist/iid", "mnist/iid"))
+        lagging = ("fmnist/iid", "mnist/iid", "fmnist/imbalanced")
+        assert all(abs(whole[problem] - mean[problem] - (problem in lagging)) < 0.1 for problem in whole)
         assert all(abs(rounds - fedacg[problem]) < 0.8 for problem, rounds in both.items())
+        assert all(2 * fedacg[problem] < 3 * rounds for problem, rounds in whole.items())  # models, both ways
+        (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
+        for name in ("fedavg", "fedavgm", "fedadam"):
+            at_bar, at_mean = (number(methods[form]["fmnist/noniid"]) for form in (name, f"mean_{name}"))
+            assert 16 <= round(at_bar - at_mean) <= 21
 
     def test_the_look_ahead_gives_most(self) -> None:
         (table,) = [table for table in tables("FAMILY.md") if "all of 20" in next(iter(table.values()), {})]

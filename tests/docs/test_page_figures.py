@@ -88,6 +88,9 @@ def _family() -> Iterator[str]:
     assert all(high == 2 * low for low, high in pairwise(rates))
     yield f"after {study['rounds']} rounds, or once its best accuracy has not improved for {study['patience']}"
     yield f"counts as {study['rounds']}"
+    fixed = study["methods"]
+    rho, eta, beta = fixed["fedprox"]["rho"], fixed["fedadam"]["eta"], fixed["fedavgm"]["beta"]
+    yield f"such as FedProx's rho at {rho}, FedAdam's eta at {eta} and FedAvgM's beta at {beta}"
     yield f"**A look-ahead**, b = {FastFedADMM().look_ahead}"
     yield f"a test accuracy of {ablation.target} on digits"
     yield f"has {ablation.data.num_clients} clients, who all take part"

@@ -107,7 +107,9 @@ def _print_status(by_preset: dict[Study, list[Job]], costs: CostEstimate, *, siz
     show_table("Done, and left on this machine", columns, rows, right=numbers, whole=columns)
     say(
         "Hours spent are those of the machine that made the runs, hours left are estimated from rounds or batches "
-        "timed on this one." + (" Small versions: --size small." if size == "paper" else "")
+        "timed on this one."
+        + (" Races need more runs as they go on." if any(preset.default for preset in by_preset) else "")
+        + (" Small versions: --size small." if size == "paper" else "")
     )
     for path in (ratios.arrivals_file(preset, results) for preset in by_preset if preset.keeps_arrivals):
         if count := len(ratios.read_arrivals(path)):
