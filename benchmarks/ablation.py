@@ -35,9 +35,14 @@ def main(record: Record = None) -> None:
 
 def _rounds(variant: str, changes: dict[str, object]) -> str:
     experiment = fedadmm.load_experiment("ablation", variant=variant, changes={**changes, "stop_at_target": True})
+    rounds = arrival(experiment)
+    return f"{experiment.rounds}+" if rounds is None else str(rounds)
+
+
+def arrival(experiment: fedadmm.Experiment) -> int | None:
+    """Run an experiment, and return the rounds to its target; None if it misses it."""
     with tempfile.TemporaryDirectory() as folder:
-        arrival = fedadmm.run(experiment, out=folder, progress=False).rounds_to_target
-    return f"{experiment.rounds}+" if arrival is None else str(arrival)
+        return fedadmm.run(experiment, out=folder, progress=False).rounds_to_target
 
 
 if __name__ == "__main__":

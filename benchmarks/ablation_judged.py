@@ -6,16 +6,14 @@ FEDADMM_DATA=... python benchmarks/ablation_judged.py
 """
 
 import math
-import tempfile
 from dataclasses import replace
 from typing import Any
 
 import typer
+from ablation import arrival
 from recording import ROOT, Record, show
 from rich.progress import track
 
-import fedadmm
-from fedadmm.config.experiment import Experiment
 from fedadmm.studies.judging import judgements
 from fedadmm.studies.paper import PAPER
 from fedadmm.studies.ratios import Standing, arrivals_file, read_arrivals
@@ -40,14 +38,10 @@ def main(record: Record = None) -> None:
         (won,) = [experiment for experiment in own if experiment.label == one.default.method]
         for name, changes in VARIANTS.items():
             changed = won.replace(algorithm=replace(won.algorithm, **changes))
-            arrivals = tuple(_arrival(changed.replace(seed=seed)) for seed in range(len(one.default.arrivals)))
+            seeds = range(len(one.default.arrivals))
+            arrivals = tuple(arrival(changed.replace(seed=seed)) or math.inf for seed in seeds)
             rows[name][one.problem] = Standing(name, arrivals, changed.rounds).with_spread
     show([{"variant": name, **cells} for name, cells in rows.items()], title="Rounds to the target", record=record)
-
-
-def _arrival(experiment: Experiment) -> float:
-    with tempfile.TemporaryDirectory() as folder:
-        return fedadmm.run(experiment, out=folder, progress=False).rounds_to_target or math.inf
 
 
 if __name__ == "__main__":

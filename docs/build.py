@@ -62,10 +62,14 @@ def block(name: str, *, small: bool, curves: bool, draw: bool, column: str | Non
         return markdown(study.table())
     if study.keeps_arrivals:
         return (ratios_markdown if study.default is None else judged_markdown)(study, results=RESULTS)
-    jobs = jobs_of(study, places=Places(RESULTS, RESULTS), found=published_values(), size="small" if small else "paper")
-    sections = [
-        section for section in paper_report(study, jobs, results=RESULTS) if column is None or section.title == column
-    ]
+    jobs = jobs_of(
+        study,
+        places=Places(RESULTS, RESULTS),
+        found=published_values(),
+        size="small" if small else "paper",
+        columns=None if column is None else [column],
+    )
+    sections = paper_report(study, jobs, results=RESULTS)
     if not sections:
         return "No run yet.\n"
     titles = [section.title for section in sections]

@@ -18,6 +18,7 @@ CASES = [
     *((name, "network") for name in ON_A_NETWORK),
     *((name, "solvers") for name in ("fedadmm", "fedadmm, seen, global", "feddyn")),
 ]
+SLOW = {case for name in ON_A_NETWORK if name not in PLAIN for case in ((name,), (name, "network"))}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,14 +31,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     }
     if wanted:
         cases_here = [
-            pytest.param(*case, id=", ".join(case), marks=[pytest.mark.slow] if _is_slow(*case) else [])
+            pytest.param(*case, id=", ".join(case), marks=[pytest.mark.slow] if case in SLOW else [])
             for case in cases[tuple(wanted)]
         ]
         metafunc.parametrize(wanted, cases_here, indirect=True)
-
-
-def _is_slow(method: str, world: str = "network") -> bool:
-    return method in METHODS and world == "network" and method not in PLAIN
 
 
 @pytest.fixture

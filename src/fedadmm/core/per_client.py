@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ValidationInfo, model_validator
 from fedadmm.core.errors import InputError
 from fedadmm.core.schedules import check_rate
 from fedadmm.core.seeds import stream
-from fedadmm.core.settings import NonNegative, Positive, Probability, Settings
+from fedadmm.core.settings import NonNegative, Positive, Probability, Settings, within
 
 Value = TypeVar("Value")
 DrawnValue = TypeVar("DrawnValue", covariant=True)
@@ -61,8 +61,9 @@ def check_positive(name: str, quantity: Any) -> Any:
 
 
 KEYS = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "lognormal": ("median", "sigma")}
-# So that what is drawn is a number above 0, whatever is drawn.
-LEAST, LARGEST, WIDEST = 1e-50, 1e50, 20.0
+# Bounds with which anything that is drawn is a finite number above 0.
+Moderate = Annotated[float, within("a number from 1e-50 to 1e50", lambda x: 1e-50 <= x <= 1e50)]
+Width = Annotated[float, within("a number above 0 and up to 20", lambda x: 0 < x <= 20)]
 
 
 class Distribution(Settings):
@@ -76,10 +77,10 @@ class Distribution(Settings):
     """
 
     distribution: Literal["uniform", "log_uniform", "lognormal"]
-    low: Positive | None = None
-    high: Positive | None = None
-    median: Positive | None = None
-    sigma: Positive | None = None
+    low: Moderate | None = None
+    high: Moderate | None = None
+    median: Moderate | None = None
+    sigma: Width | None = None
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -91,10 +92,6 @@ class Distribution(Settings):
                 f"a {self.distribution} distribution has {' and '.join(keys)}, not {', '.join(given) or 'nothing'}; "
                 "give these keys"
             )
-        for key, value in given.items():
-            least, largest = (0.0, WIDEST) if key == "sigma" else (LEAST, LARGEST)
-            if not least <= value <= largest:
-                raise InputError(f"{key}={value:g} is out of range; use a number from {least:g} to {largest:g}")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InputError(f"low={self.low:g} is above high={self.high:g}; exchange them")
         return self
