@@ -38,10 +38,10 @@ def test_a_race_goes_on_until_the_best_rate_has_a_slower_one_on_each_side(tried,
     assert untried(RATES, runs) == next_rates
 
 
-def job(rate, seed=0, scores=()):
+def job(rate, seed=0, scores=(), method="x"):
     """Return a run of 100 rounds to 0.9 with these scores so far."""
     local = LocalTraining(learning_rate=rate)
-    run = Experiment(label=f"x-{rate:g}", seed=seed, rounds=100, target=0.9, stop_at_target=True, local=local)
+    run = Experiment(label=f"{method}-{rate:g}", seed=seed, rounds=100, target=0.9, stop_at_target=True, local=local)
     records = tuple(Record(n, score, 1.0, 1.0, (0,), (), 1, 1, 1, 1, 0.1) for n, score in enumerate(scores, 1))
     return Job(PaperRun("a", run), run, True, records, records)
 
@@ -50,7 +50,7 @@ def asked(jobs):
     """Return rate, seed and number of rounds of the runs that are still to be made."""
     return [
         (j.experiment.local.learning_rate, j.experiment.seed, j.experiment.rounds)
-        for j in needed(jobs)
+        for j in needed(study(), jobs)
         if not j.is_published
     ]
 
@@ -72,7 +72,7 @@ def test_a_rate_gets_no_more_rounds_than_the_best_needed_and_the_winner_runs_wit
     assert asked(jobs()) == [(0.2, 1, 100), (0.2, 2, 100)]
     scores[0.2, 1] = scores[0.2, 2] = (0.9,)
     assert asked(jobs()) == []
-    assert len(needed(jobs())) == 6  # four rates, and two more seeds
+    assert len(needed(study(), jobs())) == 6  # four rates, and two more seeds
 
 
 def test_a_method_that_misses_on_the_first_seed_is_not_run_with_the_others():
@@ -81,9 +81,30 @@ def test_a_method_that_misses_on_the_first_seed_is_not_run_with_the_others():
     assert asked([*missed, job(0.1, 1), job(0.1, 2)]) == []
 
 
-def study():
-    """Return a study of ours, an old, a new and the old method at its mean, at five rates."""
-    labels = [f"{method}-{rate:g}" for method in ("ours", "old", "new", "mean_old") for rate in RATES]
+def test_a_method_is_out_when_it_is_a_quarter_behind_the_best_of_its_kind():
+    scores = {(m, rate, seed): () for m in ("old", "new", "mean_new") for rate in RATES for seed in range(2)}
+    scores |= {("newer", rate, seed): () for rate in RATES for seed in range(2)}
+
+    def left():
+        jobs = [job(rate, seed, value, method) for (method, rate, seed), value in scores.items()]
+        open_ones = [j.experiment for j in needed(study(), jobs) if not j.is_published]
+        return {(e.label, e.seed): e.rounds for e in open_ones}
+
+    # The first of each kind begins: a classic one, another one, another one at its mean.
+    assert left() == {("old-0.1", 0): 100, ("new-0.1", 0): 100, ("mean_new-0.1", 0): 100}
+    others = {("old-0.1", 0): 100, ("mean_new-0.1", 0): 100}
+    scores["new", 0.1, 0] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.9)  # arrives in round 6: 7.5 rounds are 1.25 of that
+    assert left() == others | {("new-0.05", 0): 6, ("newer-0.1", 0): 8}
+    scores["new", 0.05, 0] = scores["new", 0.2, 0] = (0.1,) * 6
+    scores["newer", 0.1, 0] = (0.3,) * 8  # out; but another rate may do better
+    assert left() == others | {("new-0.1", 1): 100, ("newer-0.05", 0): 8}
+    scores["newer", 0.05, 0] = scores["newer", 0.2, 0] = (0.2,) * 8
+    assert left() == others | {("new-0.1", 1): 100}
+
+
+def study(*more):
+    """Return a study of ours, an old, a new, more new ones, and the old method at its mean, at five rates."""
+    labels = [f"{method}-{rate:g}" for method in ("ours", "old", "new", *more, "mean_old") for rate in RATES]
     runs = [PaperRun(column, Experiment(label=label, rounds=100)) for column in "abc" for label in labels]
     return Study("s", "S", lambda size: runs, default="ours", classic=["old"], aside=["b"], paper_seeds=2)
 
@@ -127,6 +148,21 @@ def test_a_problem_waits_for_every_race_and_every_seed_of_a_winner():
     for missing in ({"new-0.4"}, {"old-0.05"}):
         assert judgements(study(), [a for a in kept() if a.method not in missing], at_means=False) == []
     assert judgements(study(), [a for a in kept() if (a.method, a.seed) != ("ours-0.1", 1)], at_means=False) == []
+
+
+def test_a_method_that_is_out_needs_no_other_seed_and_is_shown_with_the_rounds_that_it_was_given():
+    # new arrives in 10 rounds on seed 0, so newer is out after 12.5 of them; with both seeds it would be shown.
+    runs = [Arrival("a", f"newer-{rate:g}", 0, None, 13, 0.9, rate == 0.1) for rate in (0.05, 0.1, 0.2)]
+    (found,) = judgements(study("newer"), [*kept(), *runs], at_means=False)
+    assert str(found.standings["newer"]) == "13+"
+    assert found.ratios == (10 / 40, 10 / 20)
+    late = [
+        a._replace(arrived=20, rounds=20) if a.method == "newer-0.1" else a for a in runs
+    ]  # before there was a limit
+    (found,) = judgements(study("newer"), [*kept(), *late], at_means=False)
+    assert str(found.standings["newer"]) == "100+"
+    (found,) = judgements(study("newer"), [*kept(), *late, late[1]._replace(seed=1)], at_means=False)
+    assert str(found.standings["newer"]) == "20.0"
 
 
 def test_a_table_waits_for_no_row_of_the_other_one():

@@ -1,6 +1,7 @@
 """The command that reproduces the paper's tables and figures."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -132,7 +133,7 @@ def _status_rows(by_preset: dict[Study, list[Job]], costs: CostEstimate) -> Iter
 
 def _needed(study: Study) -> Callable[[Iterable[Job]], list[Job]]:
     """Return what tells the runs that a study needs: all, or those of a race that is not decided without them."""
-    return list if study.default is None else judging.needed
+    return list if study.default is None else partial(judging.needed, study)
 
 
 def _run_missing(

@@ -6,6 +6,9 @@ One rule for every method:
 - The best rate is the one that arrives first, or, as long as none does, the one with the best score. A run ends as
   soon as it can no longer be ahead of a rate that arrived.
 - The winner runs with the other seeds too. If it did not arrive with seed 0, that is a miss already.
+- A method is out if it needs more than OUT times the rounds of the best of its kind with seed 0: its runs end there,
+  and it is not run with the other seeds. The kinds are the classic methods and the others, each at its own model or at
+  the running mean. The first of a kind runs before the others, so that they have a limit.
 """
 
 import math
@@ -20,6 +23,7 @@ from fedadmm.studies.paper.study import PaperRun, Study
 from fedadmm.studies.ratios import Arrival, Standing, arrivals_file, by_problem, geometric_mean, read_arrivals, standing
 
 Tried = Mapping[float, Arrival]  # by learning rate, with seed 0
+OUT = 1.25
 
 
 def leader(tried: Tried) -> float:
@@ -35,25 +39,57 @@ def untried(rates: Sequence[float], tried: Tried) -> list[float]:
     return [rate for rate in rates[max(best - 1, 0) : best + 2] if rate not in tried]
 
 
-def needed(jobs: Iterable[Job]) -> list[Job]:
+def limit_of(races: Iterable[Tried]) -> int | None:
+    """Return the rounds after which a method is out, from the races of its kind; None as long as none arrived."""
+    arrived = [run.arrived for tried in races for run in tried.values() if run.arrived is not None]
+    return math.ceil(OUT * min(arrived)) if arrived else None
+
+
+def kind_of(method: str, study: Study) -> tuple[bool, ...]:
+    """Return with which methods one is compared for being out; the default with none."""
+    if method == study.default:
+        return ()
+    return method.removeprefix("mean_") in study.classic, method.startswith("mean_")
+
+
+def needed(study: Study, jobs: Iterable[Job]) -> list[Job]:
     """Return the runs that the races need as far as they are decided now, each with the rounds that it may take."""
-    methods: dict[tuple[str, str], list[Job]] = {}
+    kinds: dict[tuple[object, ...], dict[str, list[Job]]] = {}
     for job in jobs:
-        methods.setdefault((job.paper_run.column, _split(job)[0]), []).append(job)
-    return [job for own in methods.values() for job in _needed_of_a_method(own)]
+        method = _split(job)[0]
+        kind = kinds.setdefault((job.paper_run.column, *kind_of(method, study)), {})
+        kind.setdefault(method, []).append(job)
+    return [job for methods in kinds.values() for job in _needed_of_a_kind(methods)]
 
 
-def _needed_of_a_method(jobs: Sequence[Job]) -> Iterator[Job]:
-    racing = {_split(job)[1]: job for job in jobs if job.experiment.seed == 0}
+def _needed_of_a_kind(methods: Mapping[str, Sequence[Job]]) -> Iterator[Job]:
+    races = [_race(jobs) for jobs in methods.values()]
+    limit = limit_of({rate: _arrival(job) for rate, job in racing.items()} for racing in races)
+    for racing, jobs in zip(races, methods.values(), strict=True):
+        own = list(_needed_of_a_method(racing, jobs, limit))
+        yield from own
+        if limit is None and not all(job.is_done for job in own):
+            return  # the next one waits for a limit
+
+
+def _race(jobs: Iterable[Job]) -> dict[float, Job]:
+    return {_split(job)[1]: job for job in jobs if job.experiment.seed == 0}
+
+
+def _needed_of_a_method(racing: Mapping[float, Job], jobs: Sequence[Job], out: int | None) -> Iterator[Job]:
     arrived = [_arrival(job).arrived for job in racing.values()]
-    limit = min((rounds for rounds in arrived if rounds is not None), default=None)
+    limit = min((rounds for rounds in (*arrived, out) if rounds is not None), default=None)
     if limit is not None:
         racing = {rate: job.limited(limit) for rate, job in racing.items()}
     tried = {rate: _arrival(job) for rate, job in racing.items() if job.is_done}
     left = untried(sorted(racing), tried)
     yield from (racing[rate] for rate in (*tried, *left[:1]))  # whether and how far the other runs depends on this one
-    if not left and tried[best := leader(tried)].arrived is not None:
+    if not left and not _is_out(tried[best := leader(tried)], out):
         yield from (job for job in jobs if _split(job)[1] == best and job.experiment.seed != 0)
+
+
+def _is_out(winner: Arrival, out: int | None) -> bool:
+    return winner.arrived is None or (out is not None and winner.arrived > out)
 
 
 def _arrival(job: Job) -> Arrival:
@@ -115,17 +151,23 @@ def _standings(study: Study, problem: str, own: Sequence[Arrival], *, at_means: 
         if method != study.default and method.startswith("mean_") != at_means:
             continue
         rates.setdefault(method, {})[rate] = run.experiment.label or ""
-        limit = run.experiment.rounds
+        rounds = run.experiment.rounds
+    races = {m: {rate: known[r, 0] for rate, r in rows.items() if (r, 0) in known} for m, rows in rates.items()}
     found = {}
-    for method, rows in rates.items():
-        tried = {rate: known[row, 0] for rate, row in rows.items() if (row, 0) in known}
-        if untried(sorted(rows), tried):
+    for method, tried in races.items():
+        if untried(sorted(rates[method]), tried):
             return None
-        winner = rows[leader(tried)]
-        seeds = range(study.paper_seeds if known[winner, 0].arrived is not None else 1)
-        if any((winner, seed) not in known for seed in seeds):
+        kind = kind_of(method, study)
+        limit = limit_of(race for other, race in races.items() if kind_of(other, study) == kind)
+        row, winner = rates[method][leader(tried)], tried[leader(tried)]
+        runs = [known[row, seed] for seed in range(study.paper_seeds) if (row, seed) in known]
+        if len(runs) == study.paper_seeds:
+            found[method] = standing(row, runs, rounds)
+        elif _is_out(winner, limit):
+            given = rounds if limit is None or winner.rounds > limit else min(limit, rounds)
+            found[method] = standing(row, [winner._replace(arrived=None)], given)
+        else:
             return None
-        found[method] = standing(winner, [known[winner, seed] for seed in seeds], limit)
     return found
 
 
