@@ -15,6 +15,7 @@ from fedadmm.secure.settings import Secure
 from fedadmm.state.file import PIECES_AT_ONCE
 from fedadmm.state.tables import PIECE
 from fedadmm.studies import convex, tables
+from fedadmm.studies.judging import OUT
 from fedadmm.studies.paper.study import table_of
 from fedadmm.studies.theory.analysis import LIMIT_CLIENTS, LIMIT_RHO
 from fedadmm.training.evaluation import BATCH, CONVOLVED
@@ -88,6 +89,7 @@ def _family() -> Iterator[str]:
     assert all(high == 2 * low for low, high in pairwise(rates))
     yield f"after {study['rounds']} rounds, or once its best accuracy has not improved for {study['patience']}"
     yield f"counts as {study['rounds']}"
+    yield f"needs more than {OUT} times the rounds of the best of its kind"
     fixed = study["methods"]
     rho, eta, beta = fixed["fedprox"]["rho"], fixed["fedadam"]["eta"], fixed["fedavgm"]["beta"]
     yield f"such as FedProx's rho at {rho}, FedAdam's eta at {eta} and FedAvgM's beta at {beta}"
