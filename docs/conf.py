@@ -104,7 +104,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 def _link_pages(app: Sphinx, path: Path, name: str, text: list[str]) -> None:
     """Let files of the project that are shown here link to each other's pages."""
-    text[0] = text[0].replace("](ARCHITECTURE.md)", "](architecture.md)")
+    text[0] = text[0].replace("](ARCHITECTURE.md)", "](architecture.md)").replace("](docs/reference/", "](")
 
 
 def _check_names(app: Sphinx, env: BuildEnvironment) -> None:
