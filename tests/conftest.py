@@ -1,5 +1,7 @@
 """What all tests share: the same examples in every run, one thread, and the published data where it is at hand."""
 
+# ruff: noqa: E402 - some things are said before anything is imported
+
 import gc
 import os
 from collections.abc import Callable
