@@ -1,5 +1,6 @@
 """The site: MyST pages of this folder, executed, with the reference made from the code. `make site` builds it."""
 
+import gc
 import hashlib
 import os
 import sys
@@ -117,6 +118,9 @@ def _check_names(app: Sphinx, env: BuildEnvironment) -> None:
 
 def setup(app: Sphinx) -> None:
     """Add what only this site does."""
+    # What is imported stays: neither the build nor what is forked from it looks for garbage there.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
     app.add_config_value("source_digest", "", "env")  # a change of the source makes all pages anew
     app.connect("include-read", _link_pages)
     app.connect("env-check-consistency", _check_names)

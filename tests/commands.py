@@ -1,5 +1,6 @@
 """The command line as a person uses it: a process of its own, its output and its exit code."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 from children import command
 
@@ -25,10 +27,27 @@ def fedadmm(*arguments: object, cwd: Path) -> CompletedProcess[str]:
         return CompletedProcess([*map(str, arguments)], process.exitcode, out.read_text(), err.read_text())
 
 
-def fedadmm_from_the_start(*arguments: object, cwd: Path) -> CompletedProcess[str]:
-    """Do the same in a new Python, for libraries that tidy up when it ends: a forked process does not call them."""
+_ONE_AFTER_THE_OTHER = """
+import json, os, sys
+from fedadmm import cli
+for environment, *arguments in json.loads(sys.argv[1]):
+    os.environ |= environment
+    sys.argv = ["fedadmm", *arguments]
+    try:
+        cli.main()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+
+
+def from_the_start(*commands: list[Any], cwd: Path) -> CompletedProcess[str]:
+    """Run commands in one new Python, for libraries that tidy up when it ends: a forked process does not call them.
+
+    A command is its arguments behind variables of the environment, which the later ones see too.
+    """
     return subprocess.run(
-        [sys.executable, "-m", "fedadmm", *map(str, arguments)],
+        [sys.executable, "-c", _ONE_AFTER_THE_OTHER, json.dumps(commands)],
         cwd=cwd,
         env=os.environ | {"COLUMNS": str(WIDTH)},
         capture_output=True,

@@ -1,9 +1,13 @@
 """What all tests share: the same examples in every run, one thread, and the published data where it is at hand."""
 
+# ruff: noqa: E402 - some things are said before anything is imported
+
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+gc.disable()  # until all tests are collected: what is imported stays, and to look at it time and again takes seconds
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the commands and scripts, too, that tests start
 
 import hypothesis
@@ -46,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage be collected from here on, but not be looked for among all that was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -118,5 +119,7 @@ def test_the_readme_has_no_dead_link_on_a_package_index(monkeypatch, source):
 
 
 @pytest.mark.slow
-def test_the_tables_of_the_reproduction_are_what_the_results_say():
-    run([sys.executable, ROOT / "docs/build.py", "--check"], cwd=ROOT)
+def test_the_tables_of_the_reproduction_are_what_the_results_say(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    monkeypatch.setattr(sys, "argv", ["build.py", "--check"])
+    runpy.run_path(str(ROOT / "docs/build.py"), run_name="__main__")  # it exits with what is not up to date

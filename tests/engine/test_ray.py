@@ -85,7 +85,7 @@ def test_every_round_is_the_serial_one_to_the_stated_bound(name: str, here: RayH
     method = Recorded(ON_NETWORKS[name])
     ours = ray_run(method)
     initial, weight = ours.theta.clone(), ours.weights
-    for number in range(1, 6):
+    for number in range(1, 4):
         before, beside = ours.checkpoint, Beside(ours._store)
         serial = SerialEngine(method, ours.task, beside, initial=initial)
         last_round = ours._store.round_of

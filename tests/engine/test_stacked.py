@@ -89,7 +89,7 @@ def assert_agree(method: Algorithm, make: Make = mlp, *, rounds: int = 20, **opt
 
 @pytest.mark.parametrize("name", mostly_slow(ON_NETWORKS, plain=["fedadmm", "scaffold"]))
 def test_stacked_agrees_with_serial(name: str) -> None:
-    assert_agree(ON_NETWORKS[name], mlp, rounds=20 if name in PLAIN else 8, weighting="examples")
+    assert_agree(ON_NETWORKS[name], mlp, rounds=20 if name in PLAIN else 5, weighting="examples")
 
 
 @pytest.mark.slow

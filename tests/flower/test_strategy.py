@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.errors import InputError
 from fedadmm.flower import client_nodes
-from methods import ON_NETWORKS, mostly_slow
+from methods import ON_NETWORKS, PLAIN, mostly_slow
 
 FEDADMM = {"algorithm__name": "fedadmm", "algorithm__rho": 0.1, "algorithm__eta": "seen", "algorithm__start": "global"}
 
@@ -55,9 +55,10 @@ def random_fate(seed: int) -> Fate:
 @pytest.mark.parametrize("name", mostly_slow(name for name in ALGORITHMS if name in ON_NETWORKS and name != "fedpd"))
 def test_theta_and_states_are_the_serial_simulators(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, algorithm__name=name, fraction_train=0.75)
+    rounds = 3 if name in PLAIN else 2  # in the second, two of three come again at least
     with server_of(config) as strategy:
-        start(strategy, grid_of(config), rounds=3)
-        assert [len(record.clients) for record in strategy._folder.records()] == [3, 3, 3]
+        start(strategy, grid_of(config), rounds=rounds)
+        assert [len(record.clients) for record in strategy._folder.records()] == [3] * rounds
         assert_books_agree(strategy, config, lambda client: tmp_path)
 
 

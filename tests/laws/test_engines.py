@@ -1,4 +1,6 @@
-"""The laws of states, bytes and refusal, for every method on every engine; the four laws share three runs.
+"""The laws of states, bytes and refusal, for every algorithm on every engine; the four laws share three runs.
+
+Each choice that an algorithm offers is on two engines, and each pair of engines has its share of the choices.
 
 What the workers did is held against the serial engine: its bytes are those of a second run, and of one without those
 who are refused.
@@ -7,12 +9,14 @@ who are refused.
 import copy
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import combinations, cycle
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from fedadmm import Simulation
+from fedadmm.algorithms import ALGORITHMS
 from fedadmm.core.optional import SkipsCommunication, imbalance, invariant_of, trait
 from methods import ON_NETWORKS
 from play import identical
@@ -54,11 +58,13 @@ class Runs(NamedTuple):
     without: Any  # the run in which those who are refused were never selected
 
 
+CHOICES = [name for name in ON_NETWORKS if name not in ALGORITHMS]
+ENGINES_OF = dict.fromkeys(ON_NETWORKS, ENGINES) | dict(zip(CHOICES, cycle(combinations(ENGINES, 2)), strict=False))
 # The laws of one method are tested in one process, which plays the runs once.
 CASES = [
     pytest.param((name, engine), id=f"{name}-{engine}", marks=pytest.mark.xdist_group(f"laws of {name}"))
-    for name in ON_NETWORKS
-    for engine in ENGINES
+    for name, engines in ENGINES_OF.items()
+    for engine in engines
 ]
 
 

@@ -1,6 +1,6 @@
 """On heterogeneous quadratics with exact solves, methods with exact books reach the minimiser; others do not.
 
-50 clients, a fifth of them in a round, L = 1, mu = 0.1.
+20 clients, a fifth of them in a round, L = 1, mu = 0.1.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ from methods import mostly_slow
 from play import Play
 from quadratics import Quadratics, heterogeneous
 
-NUM_CLIENTS = 50
+NUM_CLIENTS = 20
 CLIENTS = heterogeneous(NUM_CLIENTS, 6, seed=1)
 OPTIMUM = CLIENTS.minimiser()
 

@@ -153,7 +153,7 @@ def test_every_method_keeps_a_head_that_it_does_not_send(name: str) -> None:
     options: dict[str, Any] = {"model": made(_perceptron), "personal": ["2.*"], "participation": 1.0, "workers": 2}
     if trait(method, StepsOfSGDOnly) is None:
         options["local"] = {"optimizer": "adam", "learning_rate": 0.01, "personal_epochs": 1}
-    serial, workers = (outcome(_simulation(method, engine=engine, **options), rounds=3) for engine in ENGINES)
+    serial, workers = (outcome(_simulation(method, engine=engine, **options), rounds=2) for engine in ENGINES)
     assert identical(serial, workers)
     assert serial[0][1].theta.numel() == 4 * 6 + 6
     heads = [state.personal for state in serial[1].values()]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from commands import fedadmm, fedadmm_from_the_start
+from commands import fedadmm, from_the_start
 from fedadmm import InputError
 from fedadmm.config.plans import load_plan
 from fedadmm.runs.listeners import Callback
@@ -138,17 +138,28 @@ def in_mlflow(folder, file="mlflow.db"):
 
 @pytest.mark.slow
 def test_real_sinks_hold_every_round_once_and_leave_the_run_alone(tmp_path, monkeypatch):
-    """Two rounds without a sink, two more with all of them, and a fifth after that, against one run without."""
+    """Two rounds without a sink, two more with all of them, and a fifth after that, against one run without.
+
+    A run that has ended can be logged too, and somewhere else: MLflow hears of it again.
+    """
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     quick = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
     command = ["run", "digits", "--variant", "fedavg", *quick]
-    all_of_them = ["--log-to", "tensorboard, wandb,mlflow"]
-    for rounds, out, log_to in ((5, "plain", []), (2, "b", []), (4, "b", all_of_them), (5, "b", all_of_them)):
-        started = fedadmm_from_the_start if log_to else fedadmm
-        done = started(*command, "--rounds", rounds, "--out", out, *log_to, cwd=tmp_path)
+    for rounds, out in ((5, "plain"), (2, "b")):
+        done = fedadmm(*command, "--rounds", rounds, "--out", out, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+    logged = [
+        (4, "tensorboard, wandb,mlflow", {}),
+        (5, "tensorboard, wandb,mlflow", {}),
+        (5, "mlflow", {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/elsewhere.db"}),
+    ]
+    done = from_the_start(
+        *([where, *command, "--rounds", str(rounds), "--out", "b", "--log-to", to] for rounds, to, where in logged),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
     ((plain,), (logged,)) = ((tmp_path / out).glob(NAME) for out in ("plain", "b"))
     assert plain.name == logged.name
     for file in ("experiment.toml", "model.safetensors"):
@@ -163,10 +174,6 @@ def test_real_sinks_hold_every_round_once_and_leave_the_run_alone(tmp_path, monk
             assert all(math.isclose(v, e, rel_tol=1e-6) for (_, v), e in zip(points, expected, strict=True)), (
                 read.__name__
             )
-    # A run that has ended can be logged too, and somewhere else.
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
-    done = fedadmm(*command, "--rounds", 5, "--out", "b", "--log-to", "mlflow", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
     assert in_mlflow(logged, tmp_path / "elsewhere.db") == in_mlflow(logged)
 
 

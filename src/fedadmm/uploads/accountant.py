@@ -62,12 +62,9 @@ class Accountant:
     def renyi_epsilon(self, rounds: int) -> float:
         """Return the same by Renyi differential privacy: an upper bound for either sampling."""
         import_dp_accounting()
-        from dp_accounting.rdp import RdpAccountant
+        from dp_accounting.rdp import compute_epsilon
 
-        event, neighbours = self._event()
-        accountant = RdpAccountant(ORDERS, neighbours)
-        accountant.compose(event, rounds)
-        return float(accountant.get_epsilon(self.delta))
+        return float(compute_epsilon(ORDERS, rounds * _divergences_of_round(self), self.delta)[0])
 
     def rounds_within(self, epsilon: float, *, most: int) -> int:
         """Return how many rounds cost no more than epsilon, up to `most`."""
@@ -171,6 +168,17 @@ def _loss_of_round(noise: float, share: float) -> Any:
     return privacy_loss_distribution.from_gaussian_mechanism(
         noise, value_discretization_interval=interval, sampling_prob=share
     )
+
+
+@cache
+def _divergences_of_round(accountant: Accountant) -> Any:
+    """Return the Renyi divergences of a round; those of several rounds add up."""
+    from dp_accounting.rdp import RdpAccountant
+
+    event, neighbours = accountant._event()
+    composed = RdpAccountant(ORDERS, neighbours)
+    composed.compose(event)
+    return composed.rdp
 
 
 def _relations() -> Any:
