@@ -1,5 +1,7 @@
 """What fast FedADMM is in its corners, held to recursions that are written from the papers; and its guard."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -86,6 +88,17 @@ def test_the_model_is_the_running_mean_of_bar() -> None:
     weights = 0.6 ** torch.arange(5, -1, -1).double()
     mean = (torch.stack(bars) * (weights / weights.sum())[:, None]).sum(dim=0)
     torch.testing.assert_close(algorithm.model(play.checkpoint.server), mean, rtol=1e-12, atol=1e-12)
+
+
+def test_by_itself_the_model_is_a_mean_of_theta_whose_weights_grow_with_the_eighth_power_of_the_round() -> None:
+    # The weight of round t is C(t + 7, 8): 1, 9, 45, ..., so that of the newest is 9 / (8 + t) of all so far.
+    play, thetas = _play(FastFedADMM()), []
+    for clients in SOME[:6]:
+        play.round(clients)
+        thetas.append(play.theta)
+    weights = torch.tensor([math.comb(t + 7, 8) for t in range(1, 7)]).double()
+    mean = (torch.stack(thetas) * (weights / weights.sum())[:, None]).sum(dim=0)
+    torch.testing.assert_close(FastFedADMM().model(play.checkpoint.server), mean, rtol=1e-12, atol=1e-12)
 
 
 def test_rho_is_at_most_half_the_stiffness() -> None:

@@ -1,7 +1,7 @@
 """Fast FedADMM: consensus ADMM in its scaled form, with Nesterov's look-ahead; the successor of Algorithm 1.
 
 theta    the point that clients get, ahead of bar          bar      the mean of the models that a round returns
-w        a client's model after its local training         average  a running mean of bar: the server's model
+w        a client's model after its local training         average  a running mean of theta: the server's model
 mu       a client's scaled dual y / rho, the sum of all its steps w - theta
 mu_mean  the mean dual of the clients seen; rho (mu - mu_mean) is the dual that acts, so the duals that act have mean 0
 rho      the weight of the quadratic term                  look_ahead  how far theta runs ahead of bar
@@ -14,20 +14,24 @@ A dual is as old as its client's last visit, and its first steps are noise: it h
 clients in a round is and the more visits have made it. "auto" takes rho = stiffness / 2 x min(1, share x (1 + visits /
 10)); stiffness.py says what a client measures in the first round. A change of rho leaves the sums of steps as they are,
 so mu_mean is exact whatever rho was and in whatever order updates come.
+
+average = "auto" is a mean whose weights grow as the 8th power of the round (Shamir and Zhang, ICML 2013): over hardly
+more than the last round at first, over more of them the longer a run is. It is over theta and not bar, as theta is
+about as far ahead of bar as such a mean is behind.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fedadmm.algorithms.averaged import updated_average
 from fedadmm.algorithms.stiffness import squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
-from fedadmm.core.errors import InputError
 from fedadmm.core.optional import HasInvariant, Invariant, LetsGoOfClients, SilencesNumbers
-from fedadmm.core.schedules import Decay, check_constant
+from fedadmm.core.schedules import ConstantOrAuto, Decay, DecayOrAuto
 
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
+POWER = 8  # of the round, for its weight in the mean
 
 
 class Server(NamedTuple):
@@ -64,25 +68,19 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
 
     rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
     look_ahead = 0.85: how far the server looks ahead along its last step, from 0 (none) to below 1.
-    average = 0.7: how much of the running mean stays from round to round; at 0 the server's model is bar itself.
+    average = 0.7: how much of a running mean of bar stays from round to round; at 0 the server's model is bar itself.
+        "auto" is a mean of theta, over more rounds the longer the run is.
     """
 
-    rho: float | Literal["auto"] = "auto"
+    rho: ConstantOrAuto = "auto"
     look_ahead: Decay = 0.85
-    average: Decay = 0.7
+    average: DecayOrAuto = "auto"
 
     how_to_silence = "set algorithm.rho to a number, such as 0.1"
 
     @property
     def uploads_only_vectors(self) -> bool:
         return self.rho != "auto"
-
-    def __post_init__(self) -> None:
-        if isinstance(self.rho, str) and self.rho != "auto":
-            raise InputError(f'rho={self.rho!r} is unknown; use a number or "auto"')
-        if not isinstance(self.rho, str):
-            check_constant("rho", self.rho, method="FastFedADMM", positive=False)
-        super().__post_init__()
 
     def init_server(self, theta: Vector) -> Server:
         rho = 0.0 if isinstance(self.rho, str) else float(self.rho)
@@ -109,10 +107,11 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
         visits = applied / turnout.registered  # of a client so far, in the mean
         strength = min(1.0, visits / turnout.round * (1 + visits / 10))
         spike, guard = _guarded(server, squared(mean.step))
+        theta = bar + self.look_ahead * server.trust / spike * (bar - server.bar)
         return Server(
-            theta=bar + self.look_ahead * server.trust / spike * (bar - server.bar),
+            theta=theta,
             bar=bar,
-            average=updated_average(server.average, bar, self.average, turnout.round),
+            average=self._averaged(server.average, theta, bar, turnout.round),
             mu_sum=server.mu_sum + turnout.active * mean.step,
             seen=turnout.seen,
             applied=applied,
@@ -120,6 +119,11 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
             rho=strength * found / 2 if self.rho == "auto" else server.rho,
             **guard,
         )
+
+    def _averaged(self, average: Vector, theta: Vector, bar: Vector, round: int) -> Vector:
+        if isinstance(self.average, str):
+            return average + (POWER + 1) / (POWER + round) * (theta - average)
+        return updated_average(average, bar, self.average, round)
 
     def model(self, server: Server) -> Vector:
         return server.average

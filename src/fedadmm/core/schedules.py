@@ -176,8 +176,23 @@ def within(numbers: str, holds: Callable[[float], bool]) -> Callable[..., None]:
     return check
 
 
+def or_auto(check: Callable[..., None]) -> Callable[..., None]:
+    """Return a check that takes "auto" as well, and says so."""
+
+    def check_unless_auto(name: str, value: object, *, method: str) -> None:
+        if isinstance(value, str) and value != "auto":
+            raise InputError(f'{name}={value!r} is unknown; use a number or "auto"')
+        if value != "auto":
+            check(name, value, method=method)
+
+    return check_unless_auto
+
+
+_check_decay = within("a number from 0 to below 1", lambda share: 0 <= share < 1)
 PositiveRate = Annotated[Rate, partial(check_rate, positive=True)]
 NonNegativeRate = Annotated[Rate, partial(check_rate, positive=False)]
 PositiveConstant = Annotated[float, partial(check_constant, positive=True)]
 NonNegativeConstant = Annotated[float, partial(check_constant, positive=False)]
-Decay = Annotated[float, within("a number from 0 to below 1", lambda share: 0 <= share < 1)]  # what stays of a memory
+Decay = Annotated[float, _check_decay]  # what stays of a memory
+ConstantOrAuto = Annotated[float | Literal["auto"], or_auto(partial(check_constant, positive=False))]
+DecayOrAuto = Annotated[float | Literal["auto"], or_auto(_check_decay)]

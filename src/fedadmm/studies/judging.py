@@ -164,7 +164,8 @@ def _standings(study: Study, problem: str, own: Sequence[Arrival], *, at_means: 
         if len(runs) == study.paper_seeds:
             found[method] = standing(row, runs, rounds)
         elif _is_out(winner, limit):
-            given = rounds if limit is None or winner.rounds > limit else min(limit, rounds)
+            played_on = winner.arrived is None and winner.rounds == rounds
+            given = rounds if limit is None or played_on else min(limit, rounds)
             found[method] = standing(row, [winner._replace(arrived=None)], given)
         else:
             return None
