@@ -75,6 +75,23 @@ def test_a_rate_gets_no_more_rounds_than_the_best_needed_and_the_winner_runs_wit
     assert len(needed(study(), jobs())) == 6  # four rates, and two more seeds
 
 
+def test_rates_that_arrive_in_the_same_round_all_run_with_every_seed_and_the_best_of_them_counts():
+    scores = {(rate, 0): (0.5, 0.9) if rate in (0.1, 0.2) else (0.5, 0.6) for rate in RATES[1:]}
+    runs = [job(rate, seed, scores.get((rate, seed), ())) for rate in RATES for seed in range(2)]
+    assert asked(runs) == [(0.1, 1, 100), (0.2, 1, 100)]
+    tied = [a for a in kept() if not a.method.startswith("ours")]
+    tied += [
+        arrival("ours-0.05"),
+        arrival("ours-0.1", 0, 9),
+        arrival("ours-0.1", 1, 11),
+        arrival("ours-0.2", 0, 9, 0.9),
+    ]
+    tied += [arrival("ours-0.4")]
+    assert judgements(study(), tied, at_means=False) == []  # 0.2 has one seed
+    (found,) = judgements(study(), [*tied, arrival("ours-0.2", 1, 7)], at_means=False)
+    assert (found.default.method, found.default.rounds) == ("ours-0.2", 8)
+
+
 def test_a_method_that_misses_on_the_first_seed_is_not_run_with_the_others():
     rates = {0.05: 0.2, 0.1: 0.3, 0.2: 0.2, 0.4: 0.1, 0.025: 0.1}
     missed = [job(rate, 0, [score] * 100) for rate, score in rates.items()]

@@ -5,7 +5,8 @@ One rule for every method:
   next, until both have run: then the best has a slower one on each side.
 - The best rate is the one that arrives first, or, as long as none does, the one with the best score. A run ends as
   soon as it can no longer be ahead of a rate that arrived.
-- The winner runs with the other seeds too. If it did not arrive with seed 0, that is a miss already.
+- The winner runs with the other seeds too. If it did not arrive with seed 0, that is a miss already. Rates that arrive
+  in the same round all do, and the one with the fewest rounds over all seeds counts.
 - A method is out if it needs more than OUT times the rounds of the best of its kind with seed 0: its runs end there,
   and it is not run with the other seeds. The kinds are the classic methods and the others, each at its own model or at
   the running mean. The first of a kind runs before the others, so that they have a limit.
@@ -28,7 +29,18 @@ OUT = 1.25
 
 def leader(tried: Tried) -> float:
     """Return the best learning rate of those that were tried; the lower one of equals."""
-    return min(tried, key=lambda rate: (tried[rate].arrived or math.inf, -(tried[rate].best or 0.0), rate))
+
+    def place(rate: float) -> tuple[float, float, float]:
+        run = tried[rate]
+        return (math.inf, -(run.best or 0.0), rate) if run.arrived is None else (run.arrived, 0.0, rate)
+
+    return min(tried, key=place)
+
+
+def winners(tried: Tried) -> list[float]:
+    """Return the learning rates that win a race: the leader, and those that arrived with it."""
+    best = leader(tried)
+    return [rate for rate in sorted(tried) if rate == best or tried[rate].arrived == (tried[best].arrived or math.nan)]
 
 
 def untried(rates: Sequence[float], tried: Tried) -> list[float]:
@@ -84,8 +96,8 @@ def _needed_of_a_method(racing: Mapping[float, Job], jobs: Sequence[Job], out: i
     tried = {rate: _arrival(job) for rate, job in racing.items() if job.is_done}
     left = untried(sorted(racing), tried)
     yield from (racing[rate] for rate in (*tried, *left[:1]))  # whether and how far the other runs depends on this one
-    if not left and not _is_out(tried[best := leader(tried)], out):
-        yield from (job for job in jobs if _split(job)[1] == best and job.experiment.seed != 0)
+    if not left and not _is_out(tried[leader(tried)], out):
+        yield from (job for job in jobs if _split(job)[1] in winners(tried) and job.experiment.seed != 0)
 
 
 def _is_out(winner: Arrival, out: int | None) -> bool:
@@ -159,14 +171,14 @@ def _standings(study: Study, problem: str, own: Sequence[Arrival], *, at_means: 
             return None
         kind = kind_of(method, study)
         limit = limit_of(race for other, race in races.items() if kind_of(other, study) == kind)
-        row, winner = rates[method][leader(tried)], tried[leader(tried)]
-        runs = [known[row, seed] for seed in range(study.paper_seeds) if (row, seed) in known]
-        if len(runs) == study.paper_seeds:
-            found[method] = standing(row, runs, rounds)
+        winner, rows = tried[leader(tried)], [rates[method][rate] for rate in winners(tried)]
+        runs = {row: [known[row, seed] for seed in range(study.paper_seeds) if (row, seed) in known] for row in rows}
+        if all(len(own) == study.paper_seeds for own in runs.values()):
+            found[method] = min((standing(row, own, rounds) for row, own in runs.items()), key=lambda s: s.rounds)
         elif _is_out(winner, limit):
             played_on = winner.arrived is None and winner.rounds == rounds
             given = rounds if limit is None or played_on else min(limit, rounds)
-            found[method] = standing(row, [winner._replace(arrived=None)], given)
+            found[method] = standing(rows[0], [winner._replace(arrived=None)], given)
         else:
             return None
     return found
