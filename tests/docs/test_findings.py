@@ -111,12 +111,13 @@ class TestFamily:
         assert max(ratios) <= 1.0
         assert other > 0.9  # missed
         assert all(row["best other"].startswith("fedacg") for row in judged.values())
-        assert float(judged["fmnist/noniid"]["best other"].rpartition(" ")[2]) < 0.95
-        assert abs(float(judged["mnist/noniid/hundredth"]["best other"].rpartition(" ")[2]) - 1) < 0.05
+        ratios = {name: float(row["best other"].rpartition(" ")[2]) for name, row in judged.items()}
+        assert ratios.pop("fmnist/noniid") < 0.9
+        assert all(abs(ratio - 1) < 0.05 for ratio in ratios.values())  # level
         (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
-        for problem in ("mnist/iid", "fmnist/iid", "fmnist/imbalanced"):
+        for problem in ratios:
             ours, theirs = (number(methods[name][problem]) for name in ("fast_fedadmm", "fedacg"))
-            assert 1 < ours - theirs < 2
+            assert 0 <= ours - theirs < 1
 
     def test_duals_help_where_clients_differ_and_the_running_mean_costs_a_round_where_they_do_not(self) -> None:
         (table,) = [table for table in tables("FAMILY.md") if "without both" in table]

@@ -213,7 +213,7 @@ def judged_means(study: Study, found: Sequence[Judgement]) -> tuple[float, float
 
 def judged_tables(study: Study, arrivals: Sequence[Arrival]) -> Iterator[tuple[str, list[dict[str, str]], str]]:
     """Yield the title, the rows and the means of both tables of a study of the default."""
-    for at_means, title in ((False, "Each method at its own model"), (True, "All at the same running mean")):
+    for at_means, title in ((False, "Each method at its own model"), (True, "All at a running mean of their models")):
         found = judgements(study, arrivals, at_means=at_means)
         means = judged_means(study, found)
         told = f"Geometric means over the problems that judge: {means[0]:.2f} and {means[1]:.2f}." if means else ""
