@@ -1,6 +1,7 @@
 """What fast FedADMM is in its corners, held to recursions that are written from the papers; and its guard."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from fedadmm.algorithms import FastFedADMM, FedACG, FedAvg
 from fedadmm.core.algorithm import Algorithm
+from fedadmm.core.errors import InputError
 from play import Play
 from quadratics import Quadratics, heterogeneous
 
@@ -105,3 +107,18 @@ def test_rho_is_at_most_half_the_stiffness() -> None:
     play = _play(FastFedADMM()).rounds([range(10)] * 3)
     server = play.checkpoint.server
     assert server.rho == server.stiffness / 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("rho", "much", "rho='much' is unknown; use a number or \"auto\""),
+        ("rho", -1.0, "rho=-1.0 is out of range; use a finite number of at least 0"),
+        ("average", "long", "average='long' is unknown; use a number or \"auto\""),
+        ("average", 1.0, "average=1.0 is out of range; use a number from 0 to below 1"),
+        ("average", True, "average=True is out of range; use a number from 0 to below 1"),
+    ],
+)
+def test_what_is_neither_auto_nor_a_number_in_range_is_refused(field: str, value: object, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        FastFedADMM(**{field: value})

@@ -80,13 +80,8 @@ def test_rates_that_arrive_in_the_same_round_all_run_with_every_seed_and_the_bes
     runs = [job(rate, seed, scores.get((rate, seed), ())) for rate in RATES for seed in range(2)]
     assert asked(runs) == [(0.1, 1, 100), (0.2, 1, 100)]
     tied = [a for a in kept() if not a.method.startswith("ours")]
-    tied += [
-        arrival("ours-0.05"),
-        arrival("ours-0.1", 0, 9),
-        arrival("ours-0.1", 1, 11),
-        arrival("ours-0.2", 0, 9, 0.9),
-    ]
-    tied += [arrival("ours-0.4")]
+    tied += [arrival(row) for row in ("ours-0.05", "ours-0.4")]
+    tied += [arrival("ours-0.1", 0, 9), arrival("ours-0.1", 1, 11), arrival("ours-0.2", 0, 9, best=0.9)]
     assert judgements(study(), tied, at_means=False) == []  # 0.2 has one seed
     (found,) = judgements(study(), [*tied, arrival("ours-0.2", 1, 7)], at_means=False)
     assert (found.default.method, found.default.rounds) == ("ours-0.2", 8)
@@ -99,8 +94,8 @@ def test_a_method_that_misses_on_the_first_seed_is_not_run_with_the_others():
 
 
 def test_a_method_is_out_when_it_is_a_quarter_behind_the_best_of_its_kind():
-    scores = {(m, rate, seed): () for m in ("old", "new", "mean_new") for rate in RATES for seed in range(2)}
-    scores |= {("newer", rate, seed): () for rate in RATES for seed in range(2)}
+    methods = ("old", "new", "mean_new", "newer")
+    scores = {(method, rate, seed): () for method in methods for rate in RATES for seed in range(2)}
 
     def left():
         jobs = [job(rate, seed, value, method) for (method, rate, seed), value in scores.items()]
@@ -173,9 +168,8 @@ def test_a_method_that_is_out_needs_no_other_seed_and_is_shown_with_the_rounds_t
     (found,) = judgements(study("newer"), [*kept(), *runs], at_means=False)
     assert str(found.standings["newer"]) == "13+"
     assert found.ratios == (10 / 40, 10 / 20)
-    late = [
-        a._replace(arrived=20, rounds=20) if a.method == "newer-0.1" else a for a in runs
-    ]  # before there was a limit
+    # It arrived before there was a limit.
+    late = [a._replace(arrived=20, rounds=20) if a.method == "newer-0.1" else a for a in runs]
     (found,) = judgements(study("newer"), [*kept(), *late], at_means=False)
     assert str(found.standings["newer"]) == "13+"  # not 20: that is one seed
     (found,) = judgements(study("newer"), [*kept(), *late, late[1]._replace(seed=1)], at_means=False)
