@@ -25,10 +25,13 @@ install: .venv/installed-dev
 demo: .venv/installed
 	$(BIN)/fedadmm compare digits --out demo
 
-# Lint, format, every test, and then types and a real SuperLink with a stranger and a hostile node: that waits half of its time.
+# Lint, format and every test. Types, and a real SuperLink with a stranger and a hostile node, which waits half of its time, are beside
+# them: what these print comes last.
 test: lint browser
-	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup
-	$(BIN)/mypy & types=$$!; $(BIN)/pytest -m "deployment and not slow" tests/flower; tests=$$?; wait $$types && exit $$tests
+	@mkdir -p build
+	{ $(BIN)/mypy && $(BIN)/pytest -m "deployment and not slow" tests/flower; } > build/beside.log 2>&1 & beside=$$!; \
+	$(BIN)/pytest -m "not deployment" -n 3 --dist loadgroup; tests=$$?; \
+	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
 
 # The real SuperLink alone, also one whose nodes and ServerApp are killed, or are behind a proxy, the page for newcomers, the guide for
 # three machines in network namespaces (which need root), Flower's simulation runtime, and a cluster of Ray's.
