@@ -51,7 +51,7 @@ def test_an_update_is_refused_or_is_one_of_the_client_that_was_asked(more: dict[
             assert not result.finite or result.stats.upload_norm <= expected.largest
             assert result.stats.steps >= 0
 
-        mutants(true, 300, check)
+        mutants(true, 200, check)
 
 
 def test_scores_are_refused_or_are_numbers(tmp_path: Path) -> None:
