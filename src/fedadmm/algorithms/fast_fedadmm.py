@@ -11,9 +11,10 @@ rho = 0 it is FedACG (CVPR 2024) without its proximal term. A look-ahead that is
 fast ADMM (Goldstein et al., SIAM J. Imaging Sci., 2014). docs/FAMILY.md shows what each part gives.
 
 A dual is as old as its client's last visit, and its first steps are noise: it helps the more, the larger the share of
-clients in a round is and the more visits have made it. "auto" takes rho = stiffness / 2 x min(1, share x (1 + visits /
-10)); stiffness.py says what a client measures in the first round. A change of rho leaves the sums of steps as they are,
-so mu_mean is exact whatever rho was and in whatever order updates come.
+clients in a round is and the more visits have made it. A strong one holds networks back at first, whoever takes part.
+"auto" takes rho = stiffness / 2 x min(1, share x (1 + visits / 10)), and counts a share above LARGEST_SHARE as that;
+stiffness.py says what a client measures in the first round. A change of rho leaves the sums of steps as they are, so
+mu_mean is exact whatever rho was and in whatever order updates come.
 
 average = "auto" is a mean whose weights grow as the 8th power of the round (Shamir and Zhang, ICML 2013): over hardly
 more than the last round at first, over more of them the longer a run is. It is over theta and not bar, as theta is
@@ -31,6 +32,7 @@ from fedadmm.core.schedules import ConstantOrAuto, Decay, DecayOrAuto
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
+LARGEST_SHARE = 1 / 8  # of clients in a round, for "auto": a larger one counts as this
 POWER = 8  # of the round, for its weight in the mean
 
 
@@ -104,7 +106,7 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         bar = server.theta + mean.step
         applied, found = server.applied + turnout.active, server.stiffness or mean.stiffness
-        visits = applied / turnout.registered  # of a client so far, in the mean
+        visits = min(applied / turnout.registered, LARGEST_SHARE * turnout.round)  # of a client so far, in the mean
         strength = min(1.0, visits / turnout.round * (1 + visits / 10))
         spike, guard = _guarded(server, squared(mean.step))
         theta = bar + self.look_ahead * server.trust / spike * (bar - server.bar)
