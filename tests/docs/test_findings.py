@@ -112,28 +112,35 @@ class TestFamily:
         assert other > 0.9  # missed
         assert all(row["best other"].startswith("fedacg") for row in judged.values())
         ratios = {name: float(row["best other"].rpartition(" ")[2]) for name, row in judged.items()}
-        assert ratios.pop("fmnist/noniid") < 0.9
-        assert all(abs(ratio - 1) < 0.05 for ratio in ratios.values())  # level
+        assert len(ratios) == 9
         (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
-        for problem in ratios:
-            ours, theirs = (number(methods[name][problem]) for name in ("fast_fedadmm", "fedacg"))
-            assert 0 <= ours - theirs < 1
+        ahead = {
+            problem: number(methods["fedacg"][problem]) - number(methods["fast_fedadmm"][problem]) for problem in ratios
+        }
+        assert round(ahead.pop("fmnist/noniid")) == 5
+        assert round(ahead.pop("mnist/writers")) == -6
+        assert all(abs(rounds) < 1 for rounds in ahead.values())  # level
+        assert [problem for problem, rounds in ahead.items() if rounds > 0] == ["cifar10"]
 
     def test_duals_and_the_running_mean_help_where_clients_differ_most(self) -> None:
         (table,) = [table for table in tables("FAMILY.md") if "without both" in table]
         whole, duals, mean, both, fedacg = (
             {problem: number(rounds) for problem, rounds in list(row.items())[1:]} for row in table.values()
         )
-        assert len(whole) == 7
+        assert len(whole) == 9
         hard = "fmnist/noniid"
         assert round(duals[hard] - whole[hard]) == round(mean[hard] - whole[hard]) == 2
-        assert 0 < duals["fmnist/noniid/400"] - whole["fmnist/noniid/400"] < 1
-        others = [problem for problem in whole if problem not in (hard, "fmnist/noniid/400")]
+        little = ("fmnist/noniid/400", "cifar10")
+        assert all(0 < duals[problem] - whole[problem] < 1 for problem in little)
+        others = [problem for problem in whole if problem not in (hard, *little)]
         assert all(0 <= whole[problem] - duals[problem] < 1 for problem in others)
-        assert sum(whole[problem] > duals[problem] for problem in others) == 3
-        assert all(whole[problem] <= mean[problem] for problem in whole)
-        assert all(abs(rounds - fedacg[problem]) < 1 for problem, rounds in both.items() if problem != hard)
-        assert max(whole, key=lambda problem: whole[problem]) == hard
+        assert sum(whole[problem] > duals[problem] for problem in others) == 4
+        assert round(whole["mnist/writers"] - mean["mnist/writers"]) == 2
+        assert all(
+            0 <= mean[problem] - whole[problem] < 1 for problem in whole if problem not in (hard, "mnist/writers")
+        )
+        apart = (hard, "mnist/writers")
+        assert all(abs(rounds - fedacg[problem]) < 1 for problem, rounds in both.items() if problem not in apart)
         assert all(2 * fedacg[problem] < 3 * rounds for problem, rounds in whole.items())  # models, both ways
         (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
         for name in ("fedavg", "fedavgm", "fedadam"):
@@ -149,7 +156,7 @@ class TestFamily:
             assert column["without look-ahead"] > max(column["without duals"], column["without the running mean"])
         assert everyone["without duals"] - everyone["fast_fedadmm"] == 1
         assert tenth["fast_fedadmm"] - tenth["without duals"] == 2
-        assert everyone["fast_fedadmm"] - everyone["without the running mean"] == 1
+        assert everyone["fast_fedadmm"] == everyone["without the running mean"]
         assert tenth["without the running mean"] - tenth["fast_fedadmm"] == 4
 
 
