@@ -91,12 +91,14 @@ def test_the_package_and_the_commands_are_imported_without_torch(tmp_path: Path)
     assert _python(f"import sys, fedadmm; {load}; print('torch' in sys.modules)", cache=tmp_path) == "False\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "expected"), COMMANDS)
 def test_what_computes_nothing_starts_without_torch(said: dict[str, Said], arguments: list[str], expected: str) -> None:
     assert expected in said[str(arguments)].text
     assert not said[str(arguments)].imports
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "offered"), COMPLETIONS)
 def test_completion_starts_without_torch(said: dict[str, Said], words: str, offered: list[str]) -> None:
     assert [word for word in offered if f'"{word}"' in said[words].text] == offered

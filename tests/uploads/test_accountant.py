@@ -58,6 +58,7 @@ def test_the_noise_of_one_gaussian_is_that_of_its_closed_form() -> None:
     assert noise == pytest.approx(3.73, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_noise_and_epsilon_and_rounds_are_each_the_answer_to_the_other_two() -> None:
     noise = noise_for(4, rounds=75, share=0.1, delta=1e-3)
     accountant = Accountant(noise, share=0.1, delta=1e-3)
