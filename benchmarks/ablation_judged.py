@@ -39,7 +39,8 @@ def main(record: Record = None) -> None:
         rows["fast_fedadmm"][one.problem] = one.default.with_spread
         rows["fedacg"][one.problem] = one.standings["fedacg"].with_spread
         if all(before.get(name, {}).get(one.problem) == rows[name][one.problem] for name in ("fast_fedadmm", "fedacg")):
-            rows |= {name: rows[name] | {one.problem: before[name][one.problem]} for name in VARIANTS}
+            for name in VARIANTS:
+                rows[name][one.problem] = before[name][one.problem]
             continue
         own = [run.experiment for run in STUDY.runs("paper", columns=[one.problem])]
         (won,) = [experiment for experiment in own if experiment.label == one.default.method]
