@@ -106,18 +106,31 @@ def _remembering(*, m: float, v: float) -> dict[str, Any]:
 RANDOMISED = RandomisedServer(awake=0.5, inner=FedADMM(rho=2.0, eta="participation", newcomer="initial"))
 HALF_AHEAD = RANDOMISED.init_server(v(1.0))._replace(ahead=v(1.25))
 
+FAST: dict[str, Any] = {
+    "server": fast_fedadmm.Server(v(1.0), v(0.5), v(0.0), v(3.0), 3.0, 4.0, 0.0, 2.0, 1 / 144, 1 / 144, 1.0),
+    "states": (fast_fedadmm.Client(v(0.0)), fast_fedadmm.Client(v(2.0))),
+    "uploads": ((4 / 3, 0.0), (-1.0, 0.0)),
+    "states_after": ((4 / 3,), (1.0,)),
+    "round": 2,
+}
+FAST_AFTER = (10 / 3, 3.0, 6.0, 0.0, 2.0, 1.1 / 144, 1 / 144, 1.0)
+
 BY_HAND = {
     # mu_mean = 3/3 = 1. Client 0: the centre is 1 - (0 - 1) = 2, w = (3 + 2 2)/3 = 7/3, a step of 4/3. Client 1: the
     # centre is 1 - (2 - 1) = 0, w = 0, a step of -1. The mean is 1/6, bar = 7/6. Its square, 1/36, is twice two
     # usual ones, so theta = 7/6 + 1/2 (1/2) (7/6 - 1/2). The weights of rounds 1 and 2 in the average are 1/3 and 2/3.
     "FastFedADMM": Hand(
-        FastFedADMM(rho=2.0, look_ahead=0.5, average=0.5),
-        server=fast_fedadmm.Server(v(1.0), v(0.5), v(0.0), v(3.0), 3.0, 4.0, 0.0, 2.0, 1 / 144, 1 / 144, 1.0),
-        states=(fast_fedadmm.Client(v(0.0)), fast_fedadmm.Client(v(2.0))),
-        uploads=((4 / 3, 0.0), (-1.0, 0.0)),
-        states_after=((4 / 3,), (1.0,)),
-        server_after=(4 / 3, 7 / 6, 7 / 9, 10 / 3, 3.0, 6.0, 0.0, 2.0, 1.1 / 144, 1 / 144, 1.0),
-        round=2,
+        FastFedADMM(rho=2.0, look_ahead=0.5, average=0.5), **FAST, server_after=(4 / 3, 7 / 6, 7 / 9, *FAST_AFTER)
+    ),
+    # The step is positive, as the way from 1/2 to 7/6 is: theta = 7/6 + 5/4 (1/2) (7/6 - 1/2).
+    "FastFedADMM, leading on": Hand(
+        FastFedADMM(rho=2.0, average=0.5), **FAST, server_after=(19 / 12, 7 / 6, 7 / 9, *FAST_AFTER)
+    ),
+    # The way from 2 to 7/6 is not: theta = bar.
+    "FastFedADMM, turning back": Hand(
+        FastFedADMM(rho=2.0, average=0.5),
+        **FAST | {"server": FAST["server"]._replace(bar=v(2.0))},
+        server_after=(7 / 6, 7 / 6, 7 / 9, *FAST_AFTER),
     ),
     # FedAvg's theta is 3/2; the average of 0 and 3/2 with the weights 1/3 and 2/3 is 1.
     "Averaged": Hand(

@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,18 +55,35 @@ def test_without_duals_it_is_fedacg_and_without_look_ahead_fedavg() -> None:
     torch.testing.assert_close(plain.theta, _play(FedAvg()).rounds(SOME).theta, rtol=1e-12, atol=1e-12)
 
 
+def test_by_itself_it_looks_ahead_in_the_coordinates_alone_in_which_the_clients_led_on() -> None:
+    play, bar, gains, ahead = _play(FastFedADMM()), START, [], 0
+    for clients in SOME:
+        broadcast = play.theta
+        play.round(clients)
+        server = play.checkpoint.server
+        way, step = server.bar - bar, server.bar - broadcast
+        led_on = torch.sign(way) == torch.sign(step)
+        torch.testing.assert_close(server.theta[~led_on], server.bar[~led_on], rtol=0, atol=0)
+        gains.append((server.theta - server.bar)[led_on] / way[led_on])
+        torch.testing.assert_close(gains[-1], gains[-1].mean().expand(int(led_on.sum())))  # one gain for all
+        bar, ahead = server.bar, ahead + int(led_on.sum())
+    assert 0 < ahead < 4 * len(SOME)
+    assert float(torch.cat(gains).max()) == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("look_ahead", [0.85, "auto"])
 @pytest.mark.parametrize("learning_rate", [1.5, 1.9])
 @pytest.mark.slow
-def test_a_run_that_survives_without_a_look_ahead_survives_with_it(learning_rate: float) -> None:
+def test_a_run_that_survives_without_a_look_ahead_survives_with_it(learning_rate: float, look_ahead: Any) -> None:
     # One gradient step of everyone is gradient descent on the mean, which is stable below 2 / L; Nesterov's is not.
     curvature = float(torch.linalg.eigvalsh(CLIENTS.hessians.mean(dim=0)).max())
     clients = Quadratics(CLIENTS.hessians, CLIENTS.targets, num_steps=1, learning_rate=learning_rate / curvature)
     distances = {}
-    for algorithm in (FastFedADMM(rho=0.0, look_ahead=0.0), FastFedADMM(rho=0.0)):
+    for algorithm in (FastFedADMM(rho=0.0, look_ahead=0.0), FastFedADMM(rho=0.0, look_ahead=look_ahead)):
         play = _play(algorithm, clients).rounds([range(10)] * 400)
         distances[algorithm.look_ahead] = float((play.checkpoint.server.bar - CLIENTS.minimiser()).norm())
     assert distances[0.0] < 1e-6
-    assert distances[0.85] < 100
+    assert distances[look_ahead] < 100
     assert play.checkpoint.server.trust < 1.0
 
 
@@ -118,6 +136,8 @@ def test_rho_is_at_most_half_the_stiffness(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("rho", "much", "rho='much' is unknown; use a number or \"auto\""),
         ("rho", -1.0, "rho=-1.0 is out of range; use a finite number of at least 0"),
+        ("look_ahead", "far", "look_ahead='far' is unknown; use a number or \"auto\""),
+        ("look_ahead", 1.25, "look_ahead=1.25 is out of range; use a number from 0 to below 1"),
         ("average", "long", "average='long' is unknown; use a number or \"auto\""),
         ("average", 1.0, "average=1.0 is out of range; use a number from 0 to below 1"),
         ("average", True, "average=True is out of range; use a number from 0 to below 1"),

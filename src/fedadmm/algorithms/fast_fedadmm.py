@@ -5,10 +5,18 @@ w        a client's model after its local training         average  a running me
 mu       a client's scaled dual y / rho, the sum of all its steps w - theta
 mu_mean  the mean dual of the clients seen; rho (mu - mu_mean) is the dual that acts, so the duals that act have mean 0
 rho      the weight of the quadratic term                  look_ahead  how far theta runs ahead of bar
+way      the server's last way: from the bar before to bar
 
 With all clients, exact solves and look_ahead = 0 it is the consensus ADMM of Boyd et al. (2011, section 7.1). With
-rho = 0 it is FedACG (CVPR 2024) without its proximal term. A look-ahead that is shortened when it does harm is from
-fast ADMM (Goldstein et al., SIAM J. Imaging Sci., 2014). docs/FAMILY.md shows what each part gives.
+rho = 0 and a number for look_ahead it is FedACG (CVPR 2024) without its proximal term. A look-ahead that is shortened
+when it does harm is from fast ADMM (Goldstein et al., SIAM J. Imaging Sci., 2014). docs/FAMILY.md shows what each part
+gives.
+
+look_ahead = "auto" looks ahead in the coordinates alone in which the clients, who began ahead of bar, went on in the
+direction of the way: there by AHEAD, elsewhere not at all. That is the restart of O'Donoghue and Candes (Found. Comput.
+Math., 2015), made for each coordinate by itself; momentum whose sign is not that of the gradient is left out in the
+cautious optimizers of Liang et al. (2024), too. What swings to and fro is not pushed, so what leads on can be pushed
+by more than 1.
 
 A dual is as old as its client's last visit, and its first steps are noise: it helps the more, the larger the share of
 clients in a round is and the more visits have made it. A strong one holds networks back at first, whoever takes part.
@@ -27,8 +35,9 @@ from fedadmm.algorithms.averaged import updated_average
 from fedadmm.algorithms.stiffness import squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasInvariant, Invariant, LetsGoOfClients, SilencesNumbers
-from fedadmm.core.schedules import ConstantOrAuto, Decay, DecayOrAuto
+from fedadmm.core.schedules import ConstantOrAuto, DecayOrAuto
 
+AHEAD = 1.25  # for "auto": how far, where the clients lead on; elsewhere it is 0
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
@@ -69,13 +78,14 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
     """FedADMM with duals of mean 0, a look-ahead, and a running mean of its models.
 
     rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
-    look_ahead = 0.85: how far the server looks ahead along its last step, from 0 (none) to below 1.
+    look_ahead = 0.85: how far the server looks ahead along its last way, from 0 (none) to below 1; "auto" looks further,
+        and only in the coordinates in which the clients went on in the same direction.
     average = 0.7: how much of a running mean of bar stays from round to round; at 0 the server's model is bar itself.
         "auto" is a mean of theta, over more rounds the longer the run is.
     """
 
     rho: ConstantOrAuto = "auto"
-    look_ahead: Decay = 0.85
+    look_ahead: DecayOrAuto = "auto"
     average: DecayOrAuto = "auto"
 
     how_to_silence = "set algorithm.rho to a number, such as 0.1"
@@ -109,7 +119,8 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
         visits = min(applied / turnout.registered, LARGEST_SHARE * turnout.round)  # of a client so far, in the mean
         strength = min(1.0, visits / turnout.round * (1 + visits / 10))
         spike, guard = _guarded(server, squared(mean.step))
-        theta = bar + self.look_ahead * server.trust / spike * (bar - server.bar)
+        look_ahead, way = self._ahead(bar - server.bar, mean.step)
+        theta = bar + look_ahead * server.trust / spike * way
         return Server(
             theta=theta,
             bar=bar,
@@ -121,6 +132,11 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
             rho=strength * found / 2 if self.rho == "auto" else server.rho,
             **guard,
         )
+
+    def _ahead(self, way: Vector, step: Vector) -> tuple[float, Vector]:
+        if isinstance(self.look_ahead, str):
+            return AHEAD, way * (way * step > 0)
+        return self.look_ahead, way
 
     def _averaged(self, average: Vector, theta: Vector, bar: Vector, round: int) -> Vector:
         if isinstance(self.average, str):
