@@ -78,8 +78,8 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
     """FedADMM with duals of mean 0, a look-ahead, and a running mean of its models.
 
     rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
-    look_ahead = 0.85: how far the server looks ahead along its last way, from 0 (none) to below 1; "auto" looks further,
-        and only in the coordinates in which the clients went on in the same direction.
+    look_ahead = 0.85: how far the server looks ahead along its last way, from 0 (none) to below 1. "auto" looks
+        further, and only in the coordinates in which the clients went on in the same direction.
     average = 0.7: how much of a running mean of bar stays from round to round; at 0 the server's model is bar itself.
         "auto" is a mean of theta, over more rounds the longer the run is.
     """
