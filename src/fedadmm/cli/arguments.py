@@ -93,17 +93,20 @@ def refuse(what: str, reason: str, *options: str) -> None:
 
 
 def rows_named(algorithms: str | None, *, known: Iterable[str | None]) -> list[str]:
-    """Return the rows of a preset that were asked for, all if none was."""
+    """Return the rows of a preset that were asked for, all if none was; a method is all its rows: fedavg-0.1, ..."""
     labels = list(dict.fromkeys(map(str, known)))
-    wanted = labels if algorithms is None else names_in(algorithms)
-    for name in wanted:
-        if name not in labels:
-            if len(labels) <= FEW:
-                raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
-            near = [label for label in labels if label.startswith(f"{name}-")] or get_close_matches(name, labels)
-            shown = ", ".join((near or labels)[:FEW])
-            raise InputError(f"there is no row {name!r} among {len(labels)}; use one such as {shown}")
-    return wanted
+    if algorithms is None:
+        return labels
+    meant = {
+        name: [row for row in labels if row == name or row.startswith(f"{name}-")] for name in names_in(algorithms)
+    }
+    for name in (name for name, rows in meant.items() if not rows):
+        if len(labels) <= FEW:
+            raise InputError(f"there is no row {name!r}; use {', '.join(labels)}")
+        methods = list(dict.fromkeys(row.partition("-")[0] for row in labels))
+        shown = ", ".join((get_close_matches(name, [*methods, *labels]) or methods)[:FEW])
+        raise InputError(f"there is no row {name!r} among {len(labels)}; use one such as {shown}")
+    return list(dict.fromkeys(row for rows in meant.values() for row in rows))
 
 
 def budget_of(text: str | None) -> TimeBudget:
