@@ -19,9 +19,11 @@ cautious optimizers of Liang et al. (2024), too. What swings to and fro is not p
 by more than 1.
 
 A dual is as old as its client's last visit, and its first steps are noise: it helps the more, the larger the share of
-clients in a round is and the more visits have made it. A strong one holds networks back at first, whoever takes part.
-"auto" takes rho = stiffness / 2 x min(1, share x (1 + visits / 10)), and counts a share above LARGEST_SHARE as that;
-stiffness.py says what a client measures in the first round. A change of rho leaves the sums of steps as they are, so
+clients in a round is and the more visits have made it. But a full one does harm on networks whose clients have two
+classes: the local gradient fades within a visit, and the dual does not. What a round adds to all duals goes as rho
+times the share, so above LARGEST_SHARE rho falls again as the share grows. "auto" takes
+    rho = stiffness / 2 x min(1, strength x (1 + visits / 10)), with strength = share, or LARGEST_SHARE^2 / share
+and counts no more visits than LARGEST_SHARE gives. stiffness.py says what a client measures in the first round. A change of rho leaves the sums of steps as they are, so
 mu_mean is exact whatever rho was and in whatever order updates come.
 
 average = "auto" is a mean whose weights grow as the 8th power of the round (Shamir and Zhang, ICML 2013): over hardly
@@ -41,7 +43,7 @@ AHEAD = 1.25  # for "auto": how far, where the clients lead on; elsewhere it is 
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
-LARGEST_SHARE = 1 / 8  # of clients in a round, for "auto": a larger one counts as this
+LARGEST_SHARE = 1 / 8  # of clients in a round up to which rho grows with it, for "auto"
 POWER = 8  # of the round, for its weight in the mean
 
 
@@ -116,8 +118,10 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
     def server_update(self, server: Server, mean: Upload, turnout: Turnout) -> Server:
         bar = server.theta + mean.step
         applied, found = server.applied + turnout.active, server.stiffness or mean.stiffness
-        visits = min(applied / turnout.registered, LARGEST_SHARE * turnout.round)  # of a client so far, in the mean
-        strength = min(1.0, visits / turnout.round * (1 + visits / 10))
+        visits = applied / turnout.registered  # of a client so far, in the mean
+        share = visits / turnout.round  # of the clients in a round
+        strength = min(share, LARGEST_SHARE**2 / max(share, LARGEST_SHARE))
+        strength *= 1 + min(visits, LARGEST_SHARE * turnout.round) / 10
         spike, guard = _guarded(server, squared(mean.step))
         look_ahead, way = self._ahead(bar - server.bar, mean.step)
         theta = bar + look_ahead * server.trust / spike * way
@@ -129,7 +133,7 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
             seen=turnout.seen,
             applied=applied,
             stiffness=found,
-            rho=strength * found / 2 if self.rho == "auto" else server.rho,
+            rho=min(1.0, strength) * found / 2 if self.rho == "auto" else server.rho,
             **guard,
         )
 
