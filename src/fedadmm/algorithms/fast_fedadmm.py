@@ -23,8 +23,9 @@ clients in a round is and the more visits have made it. But a full one does harm
 classes: the local gradient fades within a visit, and the dual does not. What a round adds to all duals goes as rho
 times the share, so above LARGEST_SHARE rho falls again as the share grows. "auto" takes
     rho = stiffness / 2 x min(1, strength x (1 + visits / 10)), with strength = share, or LARGEST_SHARE^2 / share
-and counts no more visits than LARGEST_SHARE gives. stiffness.py says what a client measures in the first round. A change of rho leaves the sums of steps as they are, so
-mu_mean is exact whatever rho was and in whatever order updates come.
+and counts no more visits than LARGEST_SHARE gives. stiffness.py says what a client measures in the first round. A
+change of rho leaves the sums of steps as they are, so mu_mean is exact whatever rho was and in whatever order updates
+come.
 
 average = "auto" is a mean whose weights grow as the 8th power of the round (Shamir and Zhang, ICML 2013): over hardly
 more than the last round at first, over more of them the longer a run is. It is over theta and not bar, as theta is
