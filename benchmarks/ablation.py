@@ -14,6 +14,7 @@ VARIANTS = {
     "fast_fedadmm": "fast_fedadmm",
     "without_duals": "without duals",
     "without_look_ahead": "without look-ahead",
+    "look_ahead_everywhere": "with one look-ahead for all coordinates",
     "without_mean": "without the running mean",
     "without_duals_and_look_ahead": "without duals and look-ahead",
     "without_all_three": "without all three: FedAvg",
