@@ -16,7 +16,8 @@ look_ahead = "auto" looks ahead in the coordinates alone in which the clients, w
 direction of the way: there by AHEAD, elsewhere not at all. That is the restart of O'Donoghue and Candes (Found. Comput.
 Math., 2015), made for each coordinate by itself; momentum whose sign is not that of the gradient is left out in the
 cautious optimizers of Liang et al. (2024), too. What swings to and fro is not pushed, so what leads on can be pushed
-by more than 1.
+by more than 1. What leads on for ever, as in a loss without a minimum or under an attack, would then run away: so it
+never looks further ahead than FARTHEST times the round's own step.
 
 A dual is as old as its client's last visit, and its first steps are noise: it helps the more, the larger the share of
 clients in a round is and the more visits have made it. But a full one does harm on networks whose clients have two
@@ -32,15 +33,17 @@ more than the last round at first, over more of them the longer a run is. It is 
 about as far ahead of bar as such a mean is behind.
 """
 
+import math
 from typing import NamedTuple
 
 from fedadmm.algorithms.averaged import updated_average
-from fedadmm.algorithms.stiffness import squared, stiffness
+from fedadmm.algorithms.stiffness import SMALLEST, squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
 from fedadmm.core.optional import HasInvariant, Invariant, LetsGoOfClients, SilencesNumbers
 from fedadmm.core.schedules import ConstantOrAuto, DecayOrAuto
 
 AHEAD = 1.25  # for "auto": how far, where the clients lead on; elsewhere it is 0
+FARTHEST = 6.0  # times a round's own step is as far as "auto" looks ahead
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
@@ -140,7 +143,8 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
 
     def _ahead(self, way: Vector, step: Vector) -> tuple[float, Vector]:
         if isinstance(self.look_ahead, str):
-            return AHEAD, way * (way * step > 0)
+            way = way * (way * step > 0)
+            return min(AHEAD, FARTHEST * math.sqrt(squared(step) / max(squared(way), SMALLEST))), way
         return self.look_ahead, way
 
     def _averaged(self, average: Vector, theta: Vector, bar: Vector, round: int) -> Vector:
