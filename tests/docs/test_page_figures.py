@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedadmm import AdaBest, FastFedADMM, FedACG, FedADMM, FedHybrid, LocalTraining, LookAhead
-from fedadmm.algorithms.fast_fedadmm import AHEAD
+from fedadmm.algorithms.fast_fedadmm import AHEAD, FARTHEST
 from fedadmm.config.plans import load_plan
 from fedadmm.data.fingerprint import REMEMBERED
 from fedadmm.secure.settings import Secure
@@ -97,6 +97,8 @@ def _family() -> Iterator[str]:
     yield f"such as FedProx's rho at {rho}, FedAdam's eta at {eta} and FedAvgM's beta at {beta}"
     assert FastFedADMM().look_ahead == "auto"
     yield f"there by b = {AHEAD}"
+    assert FARTHEST == 6
+    yield "never looks further ahead than six times the round's own step"
     yield f"a test accuracy of {ablation.target} on digits"
     yield f"has {ablation.data.num_clients} clients, who all take part"
     known = read_arrivals(ROOT / "results/family.csv")
