@@ -128,11 +128,11 @@ BY_HAND = {
         **FAST | {"server": FAST["server"]._replace(bar=v(1.0))},
         server_after=(61 / 48, 7 / 6, 7 / 9, *FAST_AFTER),
     ),
-    # 5/4 of the way from 0 to 7/6 would be more than six times the step: theta = 7/6 + (1/2) 6/6.
+    # 5/4 of the way from -1 to 7/6 would be more than ten times the step: theta = 7/6 + (1/2) 10/6.
     "FastFedADMM, leading on far": Hand(
         FastFedADMM(rho=2.0, average=0.5),
-        **FAST | {"server": FAST["server"]._replace(bar=v(0.0))},
-        server_after=(5 / 3, 7 / 6, 7 / 9, *FAST_AFTER),
+        **FAST | {"server": FAST["server"]._replace(bar=v(-1.0))},
+        server_after=(2.0, 7 / 6, 7 / 9, *FAST_AFTER),
     ),
     # The way from 2 to 7/6 is not: theta = bar.
     "FastFedADMM, turning back": Hand(

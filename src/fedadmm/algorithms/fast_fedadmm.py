@@ -43,7 +43,7 @@ from fedadmm.core.optional import HasInvariant, Invariant, LetsGoOfClients, Sile
 from fedadmm.core.schedules import ConstantOrAuto, DecayOrAuto
 
 AHEAD = 1.25  # for "auto": how far, where the clients lead on; elsewhere it is 0
-FARTHEST = 6.0  # times a round's own step is as far as "auto" looks ahead
+FARTHEST = 10.0  # times a round's own step is as far as "auto" looks ahead
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
