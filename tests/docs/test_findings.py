@@ -154,11 +154,12 @@ class TestFamily:
             assert column["without look-ahead"] > max(column["without duals"], column["without the running mean"])
         one_for_all = "with one look-ahead for all coordinates"
         assert (everyone[one_for_all], tenth[one_for_all]) == (13, 19)
-        assert everyone[one_for_all] - everyone["fast_fedadmm"] == tenth[one_for_all] - tenth["fast_fedadmm"] == 6
+        assert everyone[one_for_all] - everyone["fast_fedadmm"] == 6
+        assert tenth[one_for_all] - tenth["fast_fedadmm"] == 3
         assert everyone["without duals"] == everyone["fast_fedadmm"]
-        assert (tenth["without duals"], tenth["fast_fedadmm"]) == (23, 13)
+        assert (tenth["without duals"], tenth["fast_fedadmm"]) == (23, 16)
         assert everyone["without the running mean"] - everyone["fast_fedadmm"] == 1
-        assert tenth["without the running mean"] - tenth["fast_fedadmm"] == 3
+        assert tenth["without the running mean"] == tenth["fast_fedadmm"]
 
 
 class TestReproduction:
@@ -269,7 +270,7 @@ def test_who_is_ahead_with_and_without_privacy() -> None:
 def test_who_is_ahead_in_the_demo() -> None:
     (table,) = tables("explanation/demo.md")
     rounds = {name: number(row["rounds"]) for name, row in table.items()}
-    assert sorted(rounds, key=rounds.get)[:2] in (["fedacg", "fast_fedadmm"], ["fast_fedadmm", "fedacg"])
+    assert sorted(rounds, key=rounds.get)[:2] == ["fast_fedadmm", "fedacg"]
     assert rounds["feddyn_seen"] < rounds["fedavg"] < rounds["feddyn"]
     assert rounds["fedavg"] < rounds["fedadmm_recommended"]
     assert table["fedadmm_printed"]["rounds"].endswith("+")
