@@ -1,4 +1,4 @@
-"""What the parts of fast FedADMM give on the problems that judge it.
+"""What the duals and the look-ahead of fast FedADMM give on the problems that judge it.
 
 The default's own rounds, and FedACG's, are those of results/family.csv; the others run at the default's learning rate.
 A problem that the record has with the same rounds of both is not run again.
@@ -24,7 +24,6 @@ from fedadmm.studies.ratios import Standing, arrivals_file, read_arrivals
 VARIANTS: dict[str, dict[str, Any]] = {
     "without duals": {"rho": 0.0},
     "with one look-ahead for all coordinates": {"look_ahead": 0.85},
-    "without the running mean": {"average": 0.0},
 }
 STUDY = PAPER["family"]
 

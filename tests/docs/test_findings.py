@@ -102,48 +102,37 @@ class TestAuto:
 
 
 class TestFamily:
-    def test_two_of_the_three_targets_are_met(self) -> None:
+    def test_all_three_targets_are_met(self) -> None:
         classic, other = map(float, re.findall(r"problems that judge: ([\d.]+) and (\d.\d+)", page("FAMILY.md"))[0])
         own, *_ = [table for table in tables("FAMILY.md") if "best classic" in next(iter(table.values()), {})]
         judged = {name: row for name, row in own.items() if "designed on it" not in name}
         ratios = [float(row["best classic"].rpartition(" ")[2]) for row in judged.values()]
         assert classic <= 0.5
         assert max(ratios) <= 1.0
-        assert other > 0.9  # missed
+        assert other <= 0.9
         assert all(row["best other"].startswith("fedacg") for row in judged.values())
         ratios = {name: float(row["best other"].rpartition(" ")[2]) for name, row in judged.items()}
         assert len(ratios) == 9
+        assert ratios["cifar10"] == 1.0
+        assert round(3 * ratios["mnist/iid"], 1) == 3.1  # two thirds of a round of 20
+        assert {name for name, ratio in ratios.items() if ratio >= 1} == {"cifar10", "mnist/iid"}
+        assert ratios["fmnist/noniid"] == min(ratios.values()) == 0.67
+        told = f"takes {classic} of the rounds of the best classic method and {other} of the best of all others"
+        assert told in " ".join((ROOT / "README.md").read_text().split())
+        _, at_means = [table for table in tables("FAMILY.md") if "best classic" in next(iter(table.values()), {})]
+        assert len(at_means) == 5 + 1
+        assert all(float(row["best other"].rpartition(" ")[2]) < 1 for row in at_means.values())
         (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
-        ahead = {
-            problem: number(methods["fedacg"][problem]) - number(methods["fast_fedadmm"][problem]) for problem in ratios
-        }
-        assert round(ahead.pop("fmnist/noniid")) == 5
-        assert round(ahead.pop("mnist/writers")) == -6
-        assert all(abs(rounds) < 1 for rounds in ahead.values())  # level
-        assert [problem for problem, rounds in ahead.items() if rounds > 0] == ["cifar10"]
+        ours, theirs = methods["fast_fedadmm"], methods["fedacg"]
+        assert all(2 * number(theirs[problem]) < 3 * number(ours[problem]) for problem in ratios)  # models, both ways
 
-    def test_duals_and_the_running_mean_help_where_clients_differ_most(self) -> None:
-        (table,) = [table for table in tables("FAMILY.md") if "without both" in table]
-        whole, duals, mean, both, fedacg = (
+    def test_what_the_duals_and_a_look_ahead_for_each_coordinate_give(self) -> None:
+        (table,) = [table for table in tables("FAMILY.md") if "with one look-ahead for all coordinates" in table][1:]
+        whole, duals, one_for_all, fedacg = (
             {problem: number(rounds) for problem, rounds in list(row.items())[1:]} for row in table.values()
         )
         assert len(whole) == 9
-        hard = "fmnist/noniid"
-        assert round(duals[hard] - whole[hard]) == round(mean[hard] - whole[hard]) == 2
-        little = ("fmnist/noniid/400", "cifar10")
-        assert all(0 < duals[problem] - whole[problem] < 1 for problem in little)
-        others = [problem for problem in whole if problem not in (hard, *little)]
-        assert all(0 <= whole[problem] - duals[problem] < 1 for problem in others)
-        assert sum(whole[problem] > duals[problem] for problem in others) == 4
-        assert round(whole["mnist/writers"] - mean["mnist/writers"]) == 2
-        apart = (hard, "mnist/writers")
-        assert all(0 <= mean[problem] - whole[problem] < 1 for problem in whole if problem not in apart)
-        assert all(abs(rounds - fedacg[problem]) < 1 for problem, rounds in both.items() if problem not in apart)
-        assert all(2 * fedacg[problem] < 3 * rounds for problem, rounds in whole.items())  # models, both ways
-        (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
-        for name in ("fedavg", "fedavgm", "fedadam"):
-            at_bar, at_mean = (number(methods[form]["fmnist/noniid"]) for form in (name, f"mean_{name}"))
-            assert 16 <= round(at_bar - at_mean) <= 21
+        PLACE
 
     def test_the_look_ahead_gives_most(self) -> None:
         (table,) = [table for table in tables("FAMILY.md") if "all of 20" in next(iter(table.values()), {})]
@@ -174,9 +163,9 @@ class TestReproduction:
         assert set(arrived) == {"fast_fedadmm", "fedsgd"}  # on non-IID data
         assert all("status" not in row for table in columns[:2] for row in table.values())  # nothing is lost
 
-    def test_on_the_papers_network_the_default_arrives_first_and_on_iid_data_with_the_papers_figure(self) -> None:
+    def test_on_the_papers_network_the_default_arrives_first_and_before_the_papers_figures(self) -> None:
         iid, other = tables("REPRODUCTION.md")[:2]
-        assert iid["fast_fedadmm"]["rounds"] == "10"
+        assert iid["fast_fedadmm"]["rounds"] == "7"
         assert number(iid["fedavg"]["rounds"]) == 12 < number(iid["fedavg"]["paper"])
         assert abs(number(other["fedavg"]["rounds"]) / number(other["fedavg"]["paper"]) - 1) < 0.05
         assert number(other["fast_fedadmm"]["rounds"]) < number(other["fedadmm"]["paper"])
@@ -230,8 +219,8 @@ class TestUploads:
         accuracy, bytes_sent = [t for t in tables("UPLOADS.md") if "SCAFFOLD" in next(iter(t.values()), {})]
         plain = accuracy["as it is"]
         for method in list(plain)[1:]:
-            spread = number(plain[method].partition("± ")[2])
             for name, part in (("int8", 4), ("int4", 8)):
+                spread = max(number(row[method].partition("± ")[2]) for row in (plain, accuracy[name]))
                 assert abs(number(accuracy[name][method]) - number(plain[method])) < spread
                 assert number(bytes_sent["as it is"][method]) / number(bytes_sent[name][method]) == pytest.approx(
                     part, rel=0.04
@@ -257,7 +246,8 @@ class TestUploads:
             assert cells["krum"]["none"] < plain["none"] - 0.05
             shards = {name: row["none: not IID"] for name, row in cells.items()}
             assert sorted(shards, key=shards.get)[0] == "krum"
-            assert max(shards["median"], shards["trimmed_mean"]) < shards["mean"] - 0.05
+            assert shards["median"] < shards["mean"] - 0.05
+            assert shards["trimmed_mean"] < shards["mean"] - 0.03
             assert min(shards["geometric_median"], shards["norm_clip"]) > shards["mean"] - 0.05
 
 
