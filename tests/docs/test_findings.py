@@ -131,8 +131,16 @@ class TestFamily:
         whole, duals, one_for_all, fedacg = (
             {problem: number(rounds) for problem, rounds in list(row.items())[1:]} for row in table.values()
         )
-        assert len(whole) == 9
-        PLACE
+        assert len(whole) == len(fedacg) == 9
+        gains = {problem: one_for_all[problem] - rounds for problem, rounds in whole.items()}
+        assert min(gains, key=gains.get) == "cifar10"
+        assert 0 < gains["cifar10"] < 1
+        assert (round(gains["mnist/writers"]), round(one_for_all["mnist/writers"])) == (14, 41)
+        assert (round(gains["fmnist/noniid"]), round(one_for_all["fmnist/noniid"])) == (7, 29)
+        gains = {problem: duals[problem] - rounds for problem, rounds in whole.items()}
+        assert (round(gains.pop("fmnist/noniid")), duals["fmnist/noniid"]) == (4, 26)
+        assert (round(gains.pop("cifar10")), round(duals["cifar10"])) == (1, 14)
+        assert all(abs(gain) < 0.5 for gain in gains.values())
 
     def test_the_look_ahead_gives_most(self) -> None:
         (table,) = [table for table in tables("FAMILY.md") if "all of 20" in next(iter(table.values()), {})]
