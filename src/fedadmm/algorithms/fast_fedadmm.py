@@ -126,8 +126,9 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
         share = visits / turnout.round  # of the clients in a round
         strength = min(share, LARGEST_SHARE**2 / max(share, LARGEST_SHARE))
         strength *= 1 + min(visits, LARGEST_SHARE * turnout.round) / 10
-        spike, guard = _guarded(server, squared(mean.step))
-        look_ahead, way = self._ahead(bar - server.bar, mean.step)
+        size = squared(mean.step)
+        spike, guard = _guarded(server, size)
+        look_ahead, way = self._ahead(bar - server.bar, mean.step, size)
         theta = bar + look_ahead * server.trust / spike * way
         return Server(
             theta=theta,
@@ -141,10 +142,10 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
             **guard,
         )
 
-    def _ahead(self, way: Vector, step: Vector) -> tuple[float, Vector]:
+    def _ahead(self, way: Vector, step: Vector, size: float) -> tuple[float, Vector]:
         if isinstance(self.look_ahead, str):
             way = way * (way * step > 0)
-            return min(AHEAD, FARTHEST * math.sqrt(squared(step) / max(squared(way), SMALLEST))), way
+            return min(AHEAD, FARTHEST * math.sqrt(size / max(squared(way), SMALLEST))), way
         return self.look_ahead, way
 
     def _averaged(self, average: Vector, theta: Vector, bar: Vector, round: int) -> Vector:
