@@ -12,7 +12,7 @@ from fedadmm.config.algorithm_table import DEFAULT, AlgorithmSettings, algorithm
 from fedadmm.config.tables import CertificateSettings, DataSettings, ModelSettings, StateSettings
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import OLD_WORDS, InputError
-from fedadmm.core.files import parse_toml
+from fedadmm.core.files import parse_toml, used_keys
 from fedadmm.core.metrics import Direction, check_goal
 from fedadmm.core.settings import Count, MaxNorm, Settings
 from fedadmm.network.settings import Clock, Faults
@@ -148,9 +148,7 @@ class Experiment(Settings):
             del table["metric"]
         table["local"] = {OLD_WORDS["local"].get(key, key): value for key, value in table["local"].items()}
         table["state"] = {"float_type": self.state.float_type}
-        for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
-            if self.data.partition != partition:
-                del table["data"][key]
+        table["data"] = used_keys(table["data"])
         # What is None is left out, so that a key which is added later does not rename the runs that do without it.
         text = json.dumps(_without_none(table), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -12,6 +12,8 @@ from fedadmm.core.errors import InputError
 
 Table = dict[str, Any]
 
+OWN_KEYS = {"shards_per_client": {"shards"}, "alpha": {"dirichlet"}}  # of [data]: the partitions that use them
+
 
 @contextmanager
 def made_whole(path: Path) -> Iterator[Path]:
@@ -51,6 +53,12 @@ def dotted(table: Table, prefix: str = "") -> Table:
         nested = isinstance(value, dict) and not {"schedule", "distribution"} & value.keys()
         found |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return found
+
+
+def used_keys(data: Table) -> Table:
+    """Return the table [data] without the keys that only other partitions use."""
+    partition = data.get("partition")
+    return {key: value for key, value in data.items() if key not in OWN_KEYS or partition in OWN_KEYS[key]}
 
 
 def parse_toml(text: str, *, where: str) -> Table:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.files import dotted
+from fedadmm.core.files import dotted, used_keys
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.records import CODE_FILE, MAKES_ONE, NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
@@ -277,11 +277,8 @@ def _run_or_reason(folder: Path) -> RunData | str:
 
 
 def _setting(run: RunData) -> dict[str, Any]:
-    """Return the keys that two runs must share to be compared; a partition's own key counts for that partition."""
-    data = dict(run.experiment.get("data", {}))
-    for key, partition in (("shards_per_client", "shards"), ("alpha", "dirichlet")):
-        if data.get("partition") != partition:
-            data.pop(key, None)
+    """Return the keys that two runs must share to be compared."""
+    data = used_keys(run.experiment.get("data", {}))
     return dotted({"data": data, "target": run.target, "metric": run.metric.name})
 
 
