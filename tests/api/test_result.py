@@ -173,10 +173,10 @@ def test_every_option_of_a_federation_and_of_an_experiment_is_an_argument() -> N
     [
         ({"particpation": 0.1}, "simulate has no argument 'particpation'; did you mean participation?"),
         ({"model": None}, "model=None is not a model; use a torch.nn.Module"),
-        ({"participation": None}, "participation=None is no rule; use a fraction"),
+        ({"participation": None}, "participation=None is not a rule; use a fraction"),
         ({"workers": 0}, "workers=0 is out of range"),
-        ({"seed": "a"}, "seed='a' does not fit; give a whole number"),
-        ({"target": "high"}, "target='high' does not fit"),
+        ({"seed": "a"}, "seed='a' is not valid; give a whole number"),
+        ({"target": "high"}, "target='high' is not valid"),
     ],
 )
 def test_a_mistake_is_a_sentence(change: dict[str, Any], sentence: str) -> None:

@@ -29,31 +29,31 @@ def data():
         ({"algorithm": FedAvg}, "is not an algorithm"),
         ({"data": load("digits")}, "data of type Dataset has no clients; deal it out with fedadmm.federate"),
         ({"rounds": -1}, "rounds=-1 is not a number of rounds"),
-        ({"rounds": 2.5}, "rounds=2.5 does not fit; give a whole number"),
+        ({"rounds": 2.5}, "rounds=2.5 is not valid; give a whole number"),
         ({"local": {"epochs": 1}}, "is not local training; use fedadmm.LocalTraining"),
-        ({"callbacks": print}, "callbacks=.* does not fit; give a list"),
+        ({"callbacks": print}, "callbacks=.* is not valid; give a list"),
         ({"certificate": {"every": 0}, "algorithm": FedADMM()}, "every=0"),
         ({"participation": "0.1"}, "participation='0.1' is a string"),
-        ({"engine": "fast"}, "engine='fast' does not fit; use 'workers', 'serial'"),
+        ({"engine": "fast"}, "engine='fast' is not valid; use 'workers', 'serial'"),
         ({"device": "gpu"}, 'device="gpu" cannot be used'),
         ({"loss": lambda outputs: outputs}, "the loss does not take .outputs, targets."),
         ({"metrics": {"top": lambda o, t: o}}, "the top returns 20 numbers; return the mean"),
-        ({"metrics": [accuracy]}, r"metrics=\[.*\] does not fit; give a dict"),
+        ({"metrics": [accuracy]}, r"metrics=\[.*\] is not valid; give a dict"),
         ({"loss": "mse"}, "loss='mse' is unknown; use least_squares, a function of torch.nn.functional or"),
-        ({"loss": 3}, "loss=3 does not fit; give a text or a function"),
+        ({"loss": 3}, "loss=3 is not valid; give a text or a function"),
         ({"loss": nn.MSELoss}, "the loss is <class .*>, not a function of .outputs, targets.; give one, such as"),
         ({"metrics": {"a": "b"}}, "the a is 'b', not a function of .outputs, targets."),
-        ({"participation": True}, "participation=True is no rule"),
+        ({"participation": True}, "participation=True is not a rule"),
         ({"stop_at_target": True}, "stop_at_target is set, and there is no target"),
-        ({"stop_at_target": "no", "target": 0.5}, "stop_at_target='no' does not fit; give True or False"),
-        ({"patience": "3"}, "patience='3' does not fit; give a whole number"),
-        ({"progress": "no"}, "progress='no' does not fit; give True or False"),
-        ({"workers": True}, "workers=True does not fit; give a whole number"),
-        ({"workers": 2.0}, "workers=2.0 does not fit; give a whole number"),
-        ({"clock": 5}, "clock=5 does not fit; give a dict"),
-        ({"log_to": 3}, "log_to=3 does not fit; give a text or a list"),
-        ({"out": 3}, "out=3 does not fit; give a text or a path"),
-        ({"devices": [1, 2]}, r"devices=\[1, 2\] does not fit; give a dict"),
+        ({"stop_at_target": "no", "target": 0.5}, "stop_at_target='no' is not valid; give True or False"),
+        ({"patience": "3"}, "patience='3' is not valid; give a whole number"),
+        ({"progress": "no"}, "progress='no' is not valid; give True or False"),
+        ({"workers": True}, "workers=True is not valid; give a whole number"),
+        ({"workers": 2.0}, "workers=2.0 is not valid; give a whole number"),
+        ({"clock": 5}, "clock=5 is not valid; give a dict"),
+        ({"log_to": 3}, "log_to=3 is not valid; give a text or a list"),
+        ({"out": 3}, "out=3 is not valid; give a text or a path"),
+        ({"devices": [1, 2]}, r"devices=\[1, 2\] is not valid; give a dict"),
         ({"devices": {"energy": [1, 2]}}, "devices has 'energy' with 2 values; give a number for each of 20 clients"),
         ({"devices": {"energy": ["a"] * 20}}, "devices has 'energy' with 20 values; give a number for each"),
         ({"callbacks": [lambda record: True]}, "callback .*, called with .record, simulation., fails; correct it\n"),
@@ -85,27 +85,27 @@ NUMBERS = make_dataset((torch.rand(40, 4), torch.rand(40)))
     [
         (lambda: make_dataset(None), "there are no training examples; give a pair"),
         (lambda: make_dataset(Broken()), "Broken, read for example 17, fails; correct it\n  ZeroDivisionError"),
-        (lambda: make_dataset(Broken(), collate=3), "collate=3 does not fit; give a function"),
-        (lambda: deal(alpha="a"), "alpha='a' does not fit; give a number"),
-        (lambda: deal(client_test="a"), "client_test='a' does not fit; give a number"),
-        (lambda: deal(validation="a"), "validation='a' does not fit; give a number"),
+        (lambda: make_dataset(Broken(), collate=3), "collate=3 is not valid; give a function"),
+        (lambda: deal(alpha="a"), "alpha='a' is not valid; give a number"),
+        (lambda: deal(client_test="a"), "client_test='a' is not valid; give a number"),
+        (lambda: deal(validation="a"), "validation='a' is not valid; give a number"),
         (lambda: deal(quantiles=0), "quantiles=0 is out of range; use a whole number from 2 on"),
         (
             lambda: federate(make_dataset((torch.rand(40, 4), torch.rand(40, 2))), num_clients=4, seed=0, quantiles=4),
             r'partition "shards" deals by quantiles of one number an example, and targets have shape \(2,\); use "iid"',
         ),
-        (lambda: deal(quantiles="a"), "quantiles='a' does not fit; give a whole number"),
+        (lambda: deal(quantiles="a"), "quantiles='a' is not valid; give a whole number"),
         (lambda: deal().client(99), "there is no client 99; use a number from 0 to 3"),
-        (lambda: load(3), "name=3 does not fit; give a text"),
-        (lambda: load("mnist", data_dir=3), "data_dir=3 does not fit; give a text or a path"),
+        (lambda: load(3), "name=3 is not valid; give a text"),
+        (lambda: load("mnist", data_dir=3), "data_dir=3 is not valid; give a text or a path"),
         (lambda: load("digits", options={"a": 1}), 'data "digits" takes no options; they are for "hf:NAME"'),
-        (lambda: fedadmm.open_run(3), "folder=3 does not fit; give a text or a path"),
-        (lambda: fedadmm.compare("digits", algorithms="fedavg"), "algorithms='fedavg' does not fit; give a list"),
-        (lambda: fedadmm.tune("digits", search=["a"]), r"search=\['a'\] does not fit; give a dict"),
+        (lambda: fedadmm.open_run(3), "folder=3 is not valid; give a text or a path"),
+        (lambda: fedadmm.compare("digits", algorithms="fedavg"), "algorithms='fedavg' is not valid; give a list"),
+        (lambda: fedadmm.tune("digits", search=["a"]), r"search=\['a'\] is not valid; give a dict"),
         (lambda: fedadmm.tune("digits", search={}), "search is empty; give keys and their values"),
-        (lambda: fedadmm.tune("digits", rounds="5"), "rounds='5' does not fit; give a whole number"),
+        (lambda: fedadmm.tune("digits", rounds="5"), "rounds='5' is not valid; give a whole number"),
         (lambda: fedadmm.Experiment(3), r"Experiment takes its keys by their names; write Experiment\(name=.*label="),
-        (lambda: fedadmm.Experiment(rounds=True), "rounds=True does not fit; it is not true or false"),
+        (lambda: fedadmm.Experiment(rounds=True), "rounds=True is not true or false"),
         (lambda: setattr(fedadmm.Experiment(), "rounds", 3), r"rounds cannot be changed; .*: replace\(rounds=3\)"),
     ],
 )
@@ -156,11 +156,14 @@ def test_a_schedule_says_what_is_wrong(key, schedule, sentence):
         load_plan("digits").experiment("fedadmm", changes={key: schedule})
 
 
-def test_a_run_that_diverges_warns(data):
-    with pytest.warns(UserWarning, match="diverged in round 1: no client's update was finite"):
-        result = simulate(
-            FedAvg(), model="mlp", data=data, rounds=3, local=LocalTraining(learning_rate=1e38), engine="serial"
-        )
+@pytest.mark.parametrize(
+    ("rate", "options", "why"),
+    [(1e38, {}, "finite; lower"), (0.1, {"max_norm": 1e-9}, "finite and within max_norm; lower")],
+)
+def test_a_run_that_diverges_warns_and_says_why(data, rate, options, why):
+    local = LocalTraining(learning_rate=rate)
+    with pytest.warns(UserWarning, match=f"diverged in round 1: no client's update was {why}"):
+        result = simulate(FedAvg(), model="mlp", data=data, rounds=3, local=local, engine="serial", **options)
     assert (result.status, len(result.history)) == ("diverged", 1)
 
 

@@ -75,7 +75,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
     ("change", "sentence"),
     [
         ({"rouns": 3}, "unknown key 'rouns'; did you mean rounds"),
-        ({"rounds": "many"}, "rounds='many' does not fit"),
+        ({"rounds": "many"}, "rounds='many' is not valid"),
         ({"rounds": 0}, "rounds=0 is out of range; use a whole number from 1 on"),
         ({"target": 90}, "target=90.0 is out of range for the accuracy; use a number above 0 and up to 1"),
         ({"name": "a/b"}, "name='a/b' cannot name a folder"),
@@ -90,7 +90,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_written():
         ({"algorithm": {"name": "fedadmm", "eta": "seen", "newcomer": "initial"}}, 'use newcomer="current"'),
         ({"algorithm": {"name": "fedadmm", "eta": "participation"}}, 'use newcomer="initial"'),
         ({"algorithm": {"name": "fedadmm", "rho": {"schedule": "ramp"}}}, "use one of constant, step, cosine"),
-        ({"weighting": "heavy"}, "weighting='heavy' does not fit; use 'equal' or 'examples'"),
+        ({"weighting": "heavy"}, "weighting='heavy' is not valid; use 'equal' or 'examples'"),
     ],
 )
 def test_a_mistake_gets_a_sentence_with_the_value_and_the_remedy(change, sentence):

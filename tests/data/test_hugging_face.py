@@ -194,7 +194,7 @@ MISTAKES = [
     ("hf:pets", {"targets": "kind"}, "has the columns picture .*; set inputs and targets in data.options"),
     ("hf:pets", {**PETS, "test": "tset"}, "has no split 'tset'; the splits are train, held"),
     ("hf:pets", {**PETS, "groups": "who"}, "has no column 'who'"),
-    ("hf:pets", {"inputs": "picture", "targets": "picture"}, "are no classes or numbers"),
+    ("hf:pets", {"inputs": "picture", "targets": "picture"}, "are neither classes nor numbers"),
     ("hf:pets", {"inputs": "owner", "targets": "kind"}, "'owner' of \"hf:pets\" is text; set length"),
     ("hf:pets", {**PETS, "length": 0}, "length=0 is out of range"),
     ("hf:odd", {"inputs": "lists"}, "'lists' of \"hf:odd\" has lists of different lengths"),

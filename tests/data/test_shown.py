@@ -46,5 +46,5 @@ def test_a_wrong_argument_is_a_sentence_with_the_nearest() -> None:
         federate(digits, num_client=5, seed=0)
     with pytest.raises(InputError, match="federate: missing a required argument: 'num_clients'"):
         federate(digits, seed=0)
-    with pytest.raises(InputError, match=r"num_clients=5.0 does not fit; give a whole number"):
+    with pytest.raises(InputError, match=r"num_clients=5.0 is not valid; give a whole number"):
         federate(digits, num_clients=5.0, seed=0)

@@ -58,7 +58,7 @@ class TestConvex:
         for table in tables("CONVEX.md")[:2]:
             assert {name for name, row in table.items() if row["10%: 1e-6"] and "+" not in row["10%: 1e-6"]} == exact
             for share in ("10%", "1%"):
-                assert table["FedADMM, eta 1"][f"{share}: ends at"] == "diverges"
+                assert table["FedADMM, eta 1"][f"{share}: ends at"] == "over 100"
                 assert "+" in table["FedADMM, released"][f"{share}: 1e-3"]
 
 

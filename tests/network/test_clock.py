@@ -124,7 +124,7 @@ def test_a_run_that_nobody_ever_reached_says_so_at_its_end(tmp_path):
 
 def test_faults_need_a_deadline_and_a_lost_answer_costs_all_of_it():
     faults = Faults(lose_replies=1.0)
-    with pytest.raises(InputError, match="a server that waits for a lost answer waits for ever"):
+    with pytest.raises(InputError, match="a server that waits for a lost answer waits forever"):
         simulation_of(FedADMM(), faults=faults, clock=CLOCK)
     clock = CLOCK.replace(deadline=50.0)
     records = outcome(simulation_of(FedADMM(), engine="serial", faults=faults, clock=clock), rounds=2)[2]
@@ -198,7 +198,7 @@ def test_a_quantity_is_in_the_file_or_in_the_settings_not_in_both(tmp_path, name
         (["client,speed", "0,fast"], "line 2: speed='fast' is not a number from 0 on; fix it"),
         (["client,speed", "0"], "line 2: speed=None is not a number"),
         (["client,speed", "0,inf"], "line 2: speed='inf' is not a number"),
-        (["client,speed", "0,0"], "line 2: speed=0 would take for ever; use a number above 0"),
+        (["client,speed", "0,0"], "line 2: speed=0 would take forever; use a number above 0"),
         ([""], "has no column client"),
     ],
 )

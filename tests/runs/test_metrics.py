@@ -80,7 +80,7 @@ def test_which_way_is_better_is_known_said_by_the_name_or_given():
 def test_a_metric_that_nobody_defined_is_refused_and_a_target_is_held_against_its_metric():
     for changes, sentence in (
         ({"metric": "f1"}, "metric='f1' is unknown; the metrics are accuracy, loss, client_loss, distance, r2"),
-        ({"direction": "lower"}, "is of no metric"),
+        ({"direction": "lower"}, "has no metric"),
         ({"target": 1.5}, "target=1.5 is out of range for the accuracy"),
         ({"metric": "loss", "target": math.nan}, "target=nan is out of range for the loss; use a finite number"),
         ({"evaluate_every": 0}, "evaluate_every=0 is out of range"),

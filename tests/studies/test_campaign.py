@@ -53,7 +53,7 @@ def places(tmp_path: Path) -> Places:
 @pytest.fixture
 def costs(tmp_path: Path) -> CostEstimate:
     """Return an estimate that learns from nothing but this test."""
-    return CostEstimate(cache=tmp_path / "pace.json")
+    return CostEstimate(cache=tmp_path / "costs.json")
 
 
 def runner(places: Places, *listeners: Listener) -> PlayRuns:
@@ -160,7 +160,7 @@ def test_a_round_that_outlasts_the_budget_is_cut_short_and_nothing_is_lost(place
 def test_a_cost_is_remembered(tmp_path, costs):
     first = costs.seconds(experiment("fedavg"), rounds=1)
     assert first > 0
-    assert CostEstimate(cache=tmp_path / "pace.json").seconds(experiment("fedavg"), rounds=1) == first
+    assert CostEstimate(cache=tmp_path / "costs.json").seconds(experiment("fedavg"), rounds=1) == first
 
 
 def test_a_column_that_is_not_there_is_named(places):

@@ -27,7 +27,7 @@ class Campaign:
     def __init__(self, folder: Path, *, rounds: int, seconds: float | None = None) -> None:
         self.places, self.session = Places(folder / "runs", folder / "results"), CommandSession(folder / "runs", None)
         self._budget, self._rounds = TimeBudget(seconds), rounds
-        self._costs = CostEstimate(cache=folder / "pace.json")
+        self._costs = CostEstimate(cache=folder / "costs.json")
 
     def jobs(self) -> list[Job]:
         """Return the runs, as far as they are."""

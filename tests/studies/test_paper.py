@@ -148,7 +148,7 @@ def test_what_the_paper_fixes_is_not_tuned(tmp_path):
 
 def test_runs_on_quadratics_cost_nothing_to_speak_of(tmp_path):
     (experiment, *_) = [c.experiment for c in PAPER["auto"].runs("paper") if c.column == "quadratic/mild"]
-    costs = CostEstimate(tmp_path / "pace.json", on_probe=pytest.fail)
+    costs = CostEstimate(tmp_path / "costs.json", on_probe=pytest.fail)
     costs.learn(experiment, [])
     assert costs.seconds(experiment, rounds=100) == 0.0
 

@@ -152,7 +152,7 @@ def test_scaffold_refuses_momentum_and_weight_decay() -> None:
 def test_weights_by_examples_differ_from_equal_ones_and_unknown_ones_are_refused() -> None:
     equal, weighted = (_simulate("mlp", algorithm=FedAvg(), weighting=w).theta for w in ("equal", "examples"))
     assert not torch.equal(equal, weighted)
-    with pytest.raises(InputError, match="weighting='size' does not fit; use 'equal' or 'examples'"):
+    with pytest.raises(InputError, match="weighting='size' is not valid; use 'equal' or 'examples'"):
         _simulate(weighting="size")
 
 

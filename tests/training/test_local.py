@@ -78,7 +78,7 @@ def test_the_learning_rate_is_that_of_the_round() -> None:
         ({"epochs": [1, "x"]}, "epochs='x' is not a number of epochs; list a whole number for each client"),
         ({"epochs": STRAGGLERS | {"share": 1.4}}, "epochs: share=1.4 is out of range; use a number"),
         ({"epochs": []}, "epochs=[] is not a number of epochs"),
-        ({"epochs": STRAGGLERS | {"share": "x"}}, "epochs: share='x' does not fit"),
+        ({"epochs": STRAGGLERS | {"share": "x"}}, "epochs: share='x' is not valid"),
         (
             {"epochs": STRAGGLERS | {"epochs": "10..1"}},
             "epochs: epochs='10..1' is not a range; use a number from 1 on or a range such as \"1..5\"",

@@ -179,15 +179,15 @@ def test_auto_does_not_stack_an_optimizer() -> None:
         (FedCM(), {"rate_decay": "linear"}, "local has rate_decay='linear'; leave it out"),
         (FedSGD(), {"optimizer": "adam"}, "it would ignore local's optimizer=adam"),
         (FedAvg(), {"optimizer": "adagrad"}, "optimizer='adagrad' is unknown; use one of sgd, adam, adamw, or"),
-        (FedAvg(), {"optimizer": "adam", "solver": "gd"}, "optimizer='adam' is of steps in minibatches, and local has"),
-        (FedAvg(), {"optimizer": "adam", "momentum": 0.9}, "momentum=0.9 is of SGD, and local has optimizer='adam'"),
+        (FedAvg(), {"optimizer": "adam", "solver": "gd"}, "optimizer='adam' is for steps in minibatches, and"),
+        (FedAvg(), {"optimizer": "adam", "momentum": 0.9}, "momentum=0.9 is for SGD, and local has optimizer='adam'"),
         (FedAvg(), {"optimizer_options": {"betas": [0.5, 0.9]}}, "has no optimizer; give local.optimizer"),
         (FedAvg(), {"optimizer": "adam", "optimizer_options": {"beta": 1}}, "cannot be made with lr=0.05 and"),
         (FedAvg(), {"optimizer": f"{HERE}:none_at_all"}, "makes NoneType; make a torch.optim.Optimizer"),
         (FedAvg(), {"optimizer": f"{HERE}:HERE"}, "is of type str; name a function of (parameters, lr) that returns"),
         (FedAvg(), {"optimizer": lambda p, lr: None}, "cannot be imported; put it in a module, as"),
         (FedAvg(), {"warmup": 1.0}, "warmup=1.0 is out of range; use a number from 0 to below 1"),
-        (FedAvg(), {"rate_decay": "sine"}, "rate_decay='sine' does not fit"),
+        (FedAvg(), {"rate_decay": "sine"}, "rate_decay='sine' is not valid"),
     ],
 )
 def test_what_does_not_go_together_is_refused(algorithm: Any, local: dict[str, Any], sentence: str) -> None:

@@ -133,14 +133,14 @@ def test_sgd_by_name_is_sgd() -> None:
     [
         ({"solver": "newton"}, "solver='newton' is unknown; use one of sgd, gd, lbfgs, or \"package.module:"),
         ({"solver": ["gd", "bfgs"]}, "solver='bfgs' is unknown"),
-        ({"solver": 3}, "solver=3 does not fit"),
+        ({"solver": 3}, "solver=3 is not valid"),
         ({"solver": {"sgd": 0.5}}, "shares of solvers are [0.5, 0.0, 0.0]; use numbers from 0 on whose sum"),
         (
             {"solver": {"adam": 1.0}},
             "solver='adam' is unknown; use one of sgd, gd, lbfgs, or \"package.module:function\"",
         ),
         ({"solver": {"sgd": 0.5, "own:newton": 0.4}}, "are [0.5, 0.0, 0.0, 0.4]; use numbers from 0 on whose"),
-        ({"solver": {"own:newton": "x"}}, "own:newton='x' does not fit"),
+        ({"solver": {"own:newton": "x"}}, "own:newton='x' is not valid"),
         ({"solver": np.linalg.solve}, 'solver=solve is a function; give its name, as "numpy.linalg:solve"'),
         ({"solver": ["sgd", lambda: None]}, 'is a function; give its name, as "package.module:function"'),
         ({"tolerance": 0}, "tolerance=0 is out of range; use a finite number greater than 0"),
@@ -149,7 +149,7 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"tolerance": "high"}, "tolerance='high' is neither a number nor a schedule"),
         ({"tolerance": {"schedule": "power", "start": 0, "power": 2}}, "tolerance=0 is out of range"),
         ({"tolerance": {"start": 1.0, "power": 2}}, "tolerance has schedule=None; use one of constant, step"),
-        ({"tolerance": {"distribution": "normal"}}, "distribution='normal' does not fit"),
+        ({"tolerance": {"distribution": "normal"}}, "distribution='normal' is not valid"),
         ({"tolerance": {"distribution": "uniform", "low": 1}}, "a uniform distribution has low and high, not low"),
         ({"tolerance": SPREAD | {"low": 1.0}}, "low=1 is above high=0.01; exchange them"),
         ({"tolerance": SPREAD | {"low": 0.0}}, "low=0.0 is out of range"),
@@ -161,7 +161,7 @@ def test_sgd_by_name_is_sgd() -> None:
         ({"speed": 1.0}, "speed=1.0 means nothing alone; give seconds beside it; what times the rounds is clock.speed"),
         ({"seconds": 0, "speed": 1.0}, "seconds=0.0 is out of range"),
         ({"seconds": 1, "speed": [1.0, 0.0]}, "speed=0.0 is out of range"),
-        ({"solver": "gd", "momentum": 0.5}, "momentum=0.5 is of SGD, which no client runs; leave it out"),
+        ({"solver": "gd", "momentum": 0.5}, "momentum=0.5 is for SGD, which no client runs; leave it out"),
     ],
 )
 def test_a_mistake_is_answered_by_the_value_and_the_remedy(settings: dict[str, Any], sentence: str) -> None:

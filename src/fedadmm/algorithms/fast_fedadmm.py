@@ -39,7 +39,7 @@ from typing import NamedTuple
 from fedadmm.algorithms.averaged import updated_average
 from fedadmm.algorithms.stiffness import SMALLEST, squared, stiffness
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Scalar, Turnout, Vector, zeros_like
-from fedadmm.core.optional import HasInvariant, Invariant, LetsGoOfClients, SilencesNumbers
+from fedadmm.core.optional import CanOmitNumbers, HasInvariant, Invariant, LetsGoOfClients
 from fedadmm.core.schedules import ConstantOrAuto, DecayOrAuto
 
 AHEAD = 1.25  # for "auto": how far, where the clients lead on; elsewhere it is 0
@@ -80,7 +80,7 @@ class Download(NamedTuple):
     rho: float
 
 
-class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, LetsGoOfClients, SilencesNumbers):
+class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, LetsGoOfClients, CanOmitNumbers):
     """FedADMM with duals of mean 0, a look-ahead, and a running mean of its models.
 
     rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
@@ -94,7 +94,7 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
     look_ahead: DecayOrAuto = "auto"
     average: DecayOrAuto = "auto"
 
-    how_to_silence = "set algorithm.rho to a number, such as 0.1"
+    how_to_omit = "set algorithm.rho to a number, such as 0.1"
 
     @property
     def uploads_only_vectors(self) -> bool:

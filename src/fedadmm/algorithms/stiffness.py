@@ -16,7 +16,7 @@ class Download(NamedTuple):
     """What a client needs of a server that measures rho."""
 
     theta: Vector
-    rho: float  # no penalty is 0, so 0 says that it is not measured yet
+    rho: float  # 0 until it is measured: what is measured is above 0
 
     @property
     def is_measured(self) -> bool:
@@ -33,10 +33,10 @@ def squared(vector: Vector) -> Scalar:
 
 
 def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho: Scalar) -> Scalar:
-    """Return how much held a client back from following its gradient and its dual, beside rho."""
+    """Return how much held a client back from following its gradient and its dual, beside rho; always above 0."""
     force, way = problem.gradient(theta) + y, w - theta
     held = force.norm(dim=-1, keepdim=True) / way.norm(dim=-1, keepdim=True).clamp(min=SMALLEST)
-    return _scalar((held - rho).clamp(min=0.0))
+    return _scalar((held - rho).clamp(min=SMALLEST))
 
 
 def _scalar(column: Vector) -> Scalar:

@@ -126,7 +126,7 @@ def compare(
 
     methods: experiments, presets or results of runs; by names of yours, if it is a dict. Results are not run again. Or
         a preset or a TOML file: its variants, or `algorithms`, with `changes` such as {"rounds": 10}.
-    seeds: each method is run with so many seeds, from the experiment's own on.
+    seeds: each method is run with this many seeds, from the experiment's own on.
     tuned: take the values that `tune` found and wrote to `out`.
     """
     session = session_of(out, data_dir, log_to, callbacks, progress)

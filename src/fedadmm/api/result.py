@@ -25,7 +25,7 @@ from fedadmm.report.table import comparison_rows
 from fedadmm.runs.assembly import Federation, stored_types
 from fedadmm.runs.client_scores import ClientScores
 from fedadmm.runs.code import check_same_code, code_of
-from fedadmm.runs.goal import Goal, Status
+from fedadmm.runs.goal import Goal, Status, why_it_diverged
 from fedadmm.runs.listeners import Callback, Listener, play
 from fedadmm.runs.records import Record, RunFolder
 from fedadmm.runs.runner import run_in
@@ -128,7 +128,7 @@ class Result:
         """
         check_rounds(rounds)
         if self.status == "diverged":
-            raise InputError(f"the run diverged in round {len(self.history)}; begin anew with a lower learning rate")
+            raise InputError(f"the run diverged in round {len(self.history)}; start again with a lower learning rate")
         experiment = self.experiment.replace(rounds=len(self.history) + rounds, stop_at_target=False, patience=None)
         heard = [*listeners_of(callbacks), *bars(Goal.of(experiment), experiment.method, progress=progress)]
         place: dict[str, Any] = {"store": self.store, "folder": self.folder, "accept_code": accept_code}
@@ -233,7 +233,8 @@ def played(
 def warn_if_diverged(result: Result) -> None:
     """Warn of a run that has diverged, at the user's line."""
     if result.status == "diverged":
-        sentence = f"diverged in round {len(result.history)}: no client's update was finite; lower local.learning_rate"
+        why = why_it_diverged(result.history[-1])
+        sentence = f"diverged in round {len(result.history)}: {why}; lower local.learning_rate"
         warnings.warn(sentence, DivergedWarning, stacklevel=_frames_of_ours())
 
 

@@ -87,7 +87,7 @@ def simulate(
     metrics: functions of (outputs, targets) by their names, beside the accuracy. metric: what the run is judged
         by, the test accuracy, or the loss where there is none; direction: "higher" or "lower", of a metric of yours.
     target: a score of the metric, see result.rounds_to_target; `stop_at_target` ends the run there.
-    patience: ends the run once its best score has not improved for so many rounds.
+    patience: ends the run once its best score has not improved for this many rounds.
     max_norm: the norm above which an upload is refused, or "100x" for a multiple of the median of the last rounds.
     float_type: "float64", or "bfloat16" for autocast, on weights in float32; that of the model's weights if None.
     devices: facts about the clients, one value each, for a participation of your own.

@@ -17,7 +17,7 @@ from fedadmm.api.progress import Bar, Bars
 from fedadmm.cli.console import err, say
 from fedadmm.config.experiment import Experiment
 from fedadmm.report.table import format_seconds
-from fedadmm.runs.goal import EXIT_CODES, Goal, is_spent
+from fedadmm.runs.goal import EXIT_CODES, Goal, is_spent, why_it_diverged
 from fedadmm.runs.listeners import Interruption, Listener, OutOfTimeError, TimeBudget
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def how_it_ended(ended: Result) -> str:
     reached += f", in {format_seconds(sum(times))} of simulated time" if times else ""
     if ended.status == "diverged":
         return (
-            f"Diverged in round {done}: no client's update was finite; lower local.learning_rate "
+            f"Diverged in round {done}: {why_it_diverged(ended.history[-1])}; lower local.learning_rate "
             f"({experiment.local.learning_rate}) or the server's step. {folder}"
         )
     if ended.status == "stopped":

@@ -191,7 +191,9 @@ def check_personal(algorithm: AnyAlgorithm, local: LocalTraining, personal: Sequ
     if isinstance(personal, str):
         raise InputError(f"model.personal={personal!r} is not a list; write [{personal!r}]")
     if wrong := [pattern for pattern in personal if not isinstance(pattern, str)]:
-        raise InputError(f"personal has {wrong[0]!r}, which is no text; give patterns of names, such as ['head.*']")
+        raise InputError(
+            f"personal has {wrong[0]!r}, which is not a string; give patterns of names, such as ['head.*']"
+        )
     if trait(algorithm, GradientsOnly) or trait(algorithm, SecondOrder):
         name = type(algorithm).__name__
         raise InputError(f"{name} has no local solve, which would train what model.personal keeps; use another method")
@@ -210,7 +212,8 @@ def _check_personal_scores(options: Options, *, client_test: bool) -> None:
             "model.personal keeps parts at each client, so no model is whole on the server, and none can be scored on "
             "common test examples; set data.client_test = 0.2, which scores each client on examples of its own"
         )
-    for key, asked in (("metric", options.metric == "distance"), ("certificate", options.certificate is not None)):
+    needs_optimum = options.metric is not None and metric_named(options.metric, options.direction).needs_optimum
+    for key, asked in (("metric", needs_optimum), ("certificate", options.certificate is not None)):
         if asked:
             raise InputError(
                 f"{key} is about one objective of all clients, and model.personal leaves none; leave one out"
@@ -278,7 +281,7 @@ def _check_clock(clock: Clock, algorithm: AnyAlgorithm, *, faults: Faults | None
         )
     if faults is not None and clock.deadline is None:
         raise InputError(
-            "with faults a clock needs a deadline: a server that waits for a lost answer waits for ever; "
+            "with faults a clock needs a deadline: a server that waits for a lost answer waits forever; "
             "set clock.deadline"
         )
 

@@ -13,7 +13,7 @@ from fedadmm.config.tables import CertificateSettings, DataSettings, ModelSettin
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import OLD_WORDS, InputError
 from fedadmm.core.files import parse_toml, used_keys
-from fedadmm.core.metrics import Direction, check_goal
+from fedadmm.core.metrics import ACCURACY, DISTANCE, Direction, check_goal
 from fedadmm.core.settings import Count, MaxNorm, Settings
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.secure.settings import Secure
@@ -36,7 +36,7 @@ class Experiment(Settings):
     seed = 1: of everything random: the initial model, the partition, who takes part, batches.
     rounds = 100: how many are played; more than are there go on with the run.
     metric = "loss": what a run is judged by: "accuracy", "loss", "client_loss", "distance" to a convex optimum, or a
-        name in [model.metrics]. Left out: the test accuracy, or the loss where targets are no classes.
+        name in [model.metrics]. Left out: the test accuracy, or the loss where targets are not classes.
     direction = "lower": what is better in a metric of the user's, if its name does not say it.
     target = 0.9: the value of the metric at which a run has arrived.
     stop_at_target = true: ends a run that has arrived.
@@ -144,7 +144,7 @@ class Experiment(Settings):
         for key in UNHASHED:
             del table[key]
         # A metric changes no round, but for the distance, whose optimum is found first; "accuracy" has always counted.
-        if self.metric not in ("accuracy", "distance"):
+        if self.metric not in (ACCURACY.name, DISTANCE.name):
             del table["metric"]
         table["local"] = {OLD_WORDS["local"].get(key, key): value for key, value in table["local"].items()}
         table["state"] = {"float_type": self.state.float_type}

@@ -10,7 +10,7 @@ from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
 from fedadmm.core.mean import is_number
 from fedadmm.core.metrics import CLIENT_LOSS
-from fedadmm.core.optional import SilencesNumbers, SkipsCommunication, UploadsMoreThanChange, trait
+from fedadmm.core.optional import CanOmitNumbers, SkipsCommunication, UploadsMoreThanChange, trait
 from fedadmm.engine.probe import probe
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def check_clipped(algorithm: AnyAlgorithm) -> None:
             f"{name} weighs what it uploads by numbers, so no state of a client fits a clipped upload; use another "
             "method with [privacy]"
         )
-    upload, silenced = probe(algorithm, torch.zeros(2)).upload, trait(algorithm, SilencesNumbers)
+    upload, silenced = probe(algorithm, torch.zeros(2)).upload, trait(algorithm, CanOmitNumbers)
     numbers = [key for key, value in upload._asdict().items() if is_number(value)]
     if numbers and not (silenced is not None and silenced.uploads_only_vectors):
-        remedy = "use another method" if silenced is None else silenced.how_to_silence
+        remedy = "use another method" if silenced is None else silenced.how_to_omit
         raise InputError(
             f"{name} uploads numbers beside its vectors ({', '.join(numbers)}), which no noise of [privacy] hides; "
             f"{remedy}"

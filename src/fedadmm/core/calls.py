@@ -71,7 +71,7 @@ def _check_types(function: Callable[..., Any], arguments: Mapping[str, Any]) -> 
         if plain and not any(_is(value, kind) for kind in kinds):
             words = list(dict.fromkeys(WORDS[kind] for kind in kinds if kind in WORDS and kind is not NoneType))
             shown = repr(value) if len(repr(value)) < 80 else f"of type {type(value).__name__}"
-            raise InputError(f"{name}={shown} does not fit; give {' or '.join(words)}")
+            raise InputError(f"{name}={shown} is not valid; give {' or '.join(words)}")
 
 
 def _kinds(hint: Any) -> list[Any]:

@@ -170,7 +170,7 @@ def check_goal(
         other = "" if remedy.endswith("?") else "; define others in [model.metrics], or metrics={...}"
         raise InputError(f"metric={metric!r} is unknown; {remedy}{other}")
     if metric is None and direction is not None:
-        raise InputError(f'direction="{direction}" is of no metric; give metric too, or leave direction out')
+        raise InputError(f'direction="{direction}" has no metric; give metric too, or leave direction out')
     judge = ACCURACY if metric is None else metric_named(metric, direction)
     if target is not None:
         judge.check_target(target)

@@ -45,10 +45,10 @@ class UploadsMoreThanChange:
     """
 
 
-class SilencesNumbers(ABC):
-    """A method that uploads numbers beside its vectors, and with some hyper-parameters only zeros in their place."""
+class CanOmitNumbers(ABC):
+    """A method that uploads numbers beside its vectors, and with some hyper-parameters zeros in their place."""
 
-    how_to_silence: ClassVar[str]  # the remedy, in words
+    how_to_omit: ClassVar[str]  # the remedy, in words
 
     @property
     @abstractmethod

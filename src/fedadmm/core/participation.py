@@ -142,5 +142,5 @@ def participation_from(rule: ParticipationRule) -> Participation:
     if isinstance(rule, str):
         raise InputError(f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function")
     if not isinstance(rule, Sequence | np.ndarray):
-        raise InputError(f"participation={rule!r} is no rule; use a fraction, a list of probabilities or a function")
+        raise InputError(f"participation={rule!r} is not a rule; use a fraction, a list of probabilities or a function")
     return Independent(tuple(float(p) for p in rule))

@@ -50,7 +50,7 @@ class Settings(BaseModel, metaclass=_Readable):
             raise InputError(_sentence(error, kind=type(self))) from None
         for key, value in values.items():
             if isinstance(value, bool) and key in type(self).model_fields and not _takes_bool(type(self), key):
-                raise InputError(f"{key}={value} does not fit; it is not true or false; `fedadmm keys` says what it is")
+                raise InputError(f"{key}={value} is not true or false; `fedadmm keys` says what it is")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
@@ -154,10 +154,10 @@ def _sentence(error: ValidationError, *, kind: type[Settings]) -> str:
     wanted, example = WANTED.get(first["type"].partition("_")[0]), entries_of(kind).get(field)
     if wanted is not None and first["type"].partition("_")[2] in ("type", "parsing", "from_float"):
         such = f", such as {field} = {example[0]}" if example else ""
-        return f"{where}={first['input']!r} does not fit; give {wanted}{such}"
+        return f"{where}={first['input']!r} is not valid; give {wanted}{such}"
     if first["type"] == "literal_error":
-        return f"{where}={first['input']!r} does not fit; use {first['ctx']['expected']}"
-    return f"{where}={first['input']!r} does not fit: {first['msg'][0].lower()}{first['msg'][1:]}"
+        return f"{where}={first['input']!r} is not valid; use {first['ctx']['expected']}"
+    return f"{where}={first['input']!r} is not valid: {first['msg'][0].lower()}{first['msg'][1:]}"
 
 
 def check_seeds(seeds: Any) -> None:

@@ -46,7 +46,7 @@ class Ways:
                 )
         kinds = {self._kind(column) for column in self.targets}
         if not self.is_next_byte and ("image" in kinds or (len(self.targets) > 1 and "text" in kinds)):
-            raise InputError(f"targets={asked.targets!r} are no classes or numbers; name a column of such")
+            raise InputError(f"targets={asked.targets!r} are neither classes nor numbers; name a column of such")
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:

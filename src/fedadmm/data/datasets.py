@@ -151,7 +151,7 @@ def _num_classes(targets: Sequence[Tensor]) -> int:
     if len(counting) and int(counting.min()) < 0:
         raise InputError(
             f"a target is {int(counting.min())}; number the classes from 0, and give {IGNORED} to one that is to be "
-            "ignored, or give numbers that are no classes as floats"
+            "ignored, or give numbers that are not classes as floats"
         )
     return int(counting.max()) + 1 if len(counting) else 0
 

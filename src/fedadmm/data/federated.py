@@ -98,7 +98,7 @@ def federate(
 
     `partition` is one of PARTITIONS, or a user's function of (labels, num_clients, generator), itself or as
     "package.module:function". Where it settles the number of clients, as "natural" does, num_clients may be None.
-    Targets that are numbers are dealt as if each of so many `quantiles` were a class.
+    Targets that are numbers are dealt as if each of this many `quantiles` were a class.
     `client_test` is the share of each client's examples that it is scored on, and does not train on. `validation` is
     the share of the training examples that takes the place of the test examples, and with `client_test` that of each
     client's: so what is tuned is never judged on what a run is judged on.

@@ -15,7 +15,7 @@ Partitioner = Callable[[np.ndarray, int | None, np.random.Generator], Indices]
 
 
 def by_quantile(numbers: np.ndarray, quantiles: int) -> np.ndarray:
-    """Return in which of so many quantiles each number is, from 0 on."""
+    """Return in which of this many quantiles each number is, from 0 on."""
     return np.searchsorted(np.quantile(numbers, np.arange(1, quantiles) / quantiles), numbers, side="right")
 
 

@@ -54,7 +54,7 @@ class Incoming:
         except httpx.HTTPError:
             raise  # the SuperLink's, and no node's
         except Exception as error:  # no reply may end a run
-            told = str(error) if isinstance(error, TooLargeError) else f"its parts are no message: {error!r}"
+            told = str(error) if isinstance(error, TooLargeError) else f"its parts do not form a message: {error!r}"
             return error_reply(self.metadata, told)
 
     def _count(self, num_bytes: int) -> None:

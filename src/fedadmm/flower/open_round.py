@@ -129,7 +129,7 @@ class OpenRound:
                 folder.nodes.failed(node, str(error))
                 continue
             except BadReplyError as error:
-                log(WARNING, "Client %d (node %d) sent a reply that is no update: %s", client, node, error)
+                log(WARNING, "Client %d (node %d) sent a reply that is not an update: %s", client, node, error)
                 result, self.problems[client] = refused(client), str(error)
                 folder.nodes.answered(node)
             else:

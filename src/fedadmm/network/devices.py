@@ -164,7 +164,7 @@ def read_devices(path: Path, *, num_clients: int) -> dict[str, tuple[float, ...]
             raise InputError(f"{path}, line {line}: client {client} is there twice; leave one line out")
         for name, value in values.items():
             if value == 0 and name != "latency":
-                raise InputError(f"{path}, line {line}: {name}=0 would take for ever; use a number above 0")
+                raise InputError(f"{path}, line {line}: {name}=0 would take forever; use a number above 0")
         found[client] = values
     _check_complete(path, found, num_clients)
     return {name: tuple(found[client][name] for client in range(num_clients)) for name in found[0]}

@@ -56,8 +56,8 @@ class Clock(Settings):
     devices = "devices.csv": a CSV file with client and any of speed, upload, download, latency.
     availability = {period = 86400, share = 0.3}: when devices are on; left out, always.
     deadline = 60: seconds that a round may last.
-    late = "drop": who cannot make the deadline does as many epochs as fit ("less"), or is asked in vain ("drop"). Both
-        are decided by the epochs that were asked for.
+    late = "drop": who cannot make the deadline does as many epochs as fit ("less"), or its answer is dropped ("drop").
+        Both are decided by the epochs that were asked for.
     asynchronous = {buffer = 5}: the server updates when some uploads have arrived; left out, it waits for all.
     """
 
@@ -80,7 +80,7 @@ class Clock(Settings):
             raise InputError("asynchronous=False says nothing; leave it out, and the server waits")
         buffer = value if isinstance(value, int) and value is not True else 5
         raise InputError(
-            f"asynchronous={value!r} says not how many uploads make an update; write asynchronous = "
+            f"asynchronous={value!r} does not say how many uploads make an update; write asynchronous = "
             f"{{buffer = {buffer}}}, or on the command line --set clock.asynchronous.buffer={buffer}"
         )
 

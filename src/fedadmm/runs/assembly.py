@@ -163,7 +163,7 @@ def _check_names(options: Options) -> None:
     taken |= {*of_clients(["loss", ACCURACY.name, *metrics])}
     for name in metrics:
         if not isinstance(name, str):
-            raise InputError(f"metrics has {name!r} as a name, which is no text; give one, such as 'f1'")
+            raise InputError(f"metrics has {name!r} as a name, which is not a string; give one, such as 'f1'")
         if name in taken:
             raise InputError(f"metrics has {name!r}, which a record has for something else; give it another name")
 

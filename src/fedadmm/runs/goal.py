@@ -89,3 +89,8 @@ def has_diverged(records: Sequence[Record]) -> bool:
         return False
     last = records[-1]
     return bool(last.refused) and not last.clients and not last.silent
+
+
+def why_it_diverged(last: Record) -> str:
+    """Return what became of the updates of the round in which a run diverged."""
+    return f"no client's update was {'finite' if not last.oversized else 'finite and within max_norm'}"

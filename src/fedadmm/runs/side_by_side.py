@@ -182,7 +182,7 @@ class _Teller(Listener):
 def _heard(receiving: int, tell: Callable[[Told], None], stop: Any, asked: Callable[[], bool]) -> Iterator[None]:
     """Pass on what is told while the runs go on, and whether to stop to the runs.
 
-    The thread closes `receiving`, for it may outlive this: the time can be up while we wait for its end.
+    The thread closes `receiving`, because it may outlive this: the time can be up while we wait for its end.
     """
     over = threading.Event()
 

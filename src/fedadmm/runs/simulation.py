@@ -14,7 +14,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import AnyAlgorithm, Vector
 from fedadmm.core.engine import Engine, StateTypes, Store
 from fedadmm.core.errors import InputError
-from fedadmm.core.metrics import lower_is_better
+from fedadmm.core.metrics import DISTANCE, lower_is_better
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.personal import Personal, parted
 from fedadmm.core.round import Assignment, ServerCheckpoint, norm_limit, run_round
@@ -24,7 +24,6 @@ from fedadmm.engine.process import one_thread
 from fedadmm.runs.assembly import Federation, assemble, federation_of
 from fedadmm.runs.certificate import Certifier
 from fedadmm.runs.client_scores import ClientScores, in_numbers
-from fedadmm.runs.goal import has_diverged
 from fedadmm.runs.records import Record
 from fedadmm.state.memory import MemoryStore
 from fedadmm.training.flat import independent_copy
@@ -76,11 +75,6 @@ class Simulation:
     def num_parameters(self) -> int:
         """The number of trainable parameters."""
         return self.task.num_parameters
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the last round refused every client."""
-        return has_diverged(self.history)
 
     def close(self) -> None:
         """End what the engine started; the result stays readable."""
@@ -164,7 +158,7 @@ class Simulation:
                 clients, buffers = range(self.task.data.num_clients), checkpoint.buffers
                 found = self._engine.evaluate_clients(shown, buffers=buffers, clients=clients, personal_of=personal_of)
         if self.optimum is not None:
-            scores["distance"] = self.optimum.distance(theta)
+            scores[DISTANCE.name] = self.optimum.distance(theta)
         of_clients = self._by_metric(found)
         means = {} if self.task.num_parts else {name: own.mean for name, own in of_clients.items()}
         return scores | means | in_numbers(of_clients), of_clients

@@ -169,7 +169,7 @@ def sinks_from(log_to: str | Sequence[str]) -> list[OpenSink]:
     listed = log_to.split(",") if isinstance(log_to, str) else log_to
     names = dict.fromkeys(name.strip() for name in listed if name.strip())
     if log_to and not names:
-        raise InputError(f"log-to={log_to!r} names no tool; use one or more of {','.join(SINKS)}")
+        raise InputError(f"log-to={log_to!r} is not a tool; use one or more of {','.join(SINKS)}")
     for name in names:
         if name not in SINKS:
             raise InputError(f"log-to={name!r} is unknown; use one or more of {','.join(SINKS)}")

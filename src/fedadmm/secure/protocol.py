@@ -44,7 +44,7 @@ class Terms(NamedTuple):
     """What all who take part in one sum know of it."""
 
     name: str  # of the federation and the round's number: no key and no share is of use in another
-    threshold: int  # shares that give a seed; so many neighbours of each client have to be left
+    threshold: int  # shares that give a seed; this many neighbours of each client have to be left
 
 
 class Keys(NamedTuple):

@@ -25,7 +25,7 @@ class Secure(Settings):
     neighbours: Annotated[int, within("a whole number from 2 on", lambda number: number >= 2)] = 32
 
     def degree(self, num_asked: int) -> int:
-        """Return the number of a client's neighbours in a round that asks so many clients."""
+        """Return the number of a client's neighbours in a round that asks this many clients."""
         return min(self.neighbours, num_asked - 1)
 
     def shares_needed(self, num_asked: int) -> int:

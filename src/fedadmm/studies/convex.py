@@ -211,7 +211,7 @@ def _arrivals(entry: dict[str, Any] | None) -> dict[str, str]:
     if entry is None:
         return dict.fromkeys([*titles, "ends at"], "")
     reached = [f"{entry['rounds']}+" if arrival is None else str(arrival) for arrival in entry["arrivals"]]
-    end = "diverges" if not entry["last"] < LOST / 10 else f"{entry['last']:.1g}"
+    end = f"over {LOST / 10:g}" if not entry["last"] < LOST / 10 else f"{entry['last']:.1g}"
     return dict(zip(titles, reached, strict=True)) | {"ends at": end if entry["arrivals"][-1] is None else "-"}
 
 

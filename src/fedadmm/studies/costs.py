@@ -13,6 +13,7 @@ import platformdirs
 from fedadmm.algorithms import FedAvg, FedSGD
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.engine import num_cores
+from fedadmm.core.files import write_whole
 from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.runs.records import Record
 from fedadmm.training.local import LocalTraining
@@ -30,7 +31,7 @@ class CostEstimate:
     def __init__(self, cache: Path | None = None, *, on_probe: Callable[[str], None] = lambda steps: None) -> None:
         """Begin with what was timed before; on_probe is told what is about to be timed."""
         self._on_probe = on_probe
-        self._file = cache or platformdirs.user_cache_path("fedadmm") / "pace.json"
+        self._file = cache or platformdirs.user_cache_path("fedadmm") / "costs.json"
         try:
             self._known: dict[str, float] = dict(json.loads(self._file.read_text()))
         except (OSError, ValueError):
@@ -69,7 +70,7 @@ class CostEstimate:
     def _remember(self, key: str, seconds: float) -> None:
         self._known[key] = seconds
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(self._known, indent=1))
+        write_whole(self._file, json.dumps(self._known, indent=1))
 
 
 def gradient_evaluations(experiment: Experiment) -> float:

@@ -105,7 +105,7 @@ def distance(algorithm: AnyAlgorithm, task: Quadratics, *, participation: float)
 def sizes(algorithm: AnyAlgorithm, task: Quadratics, *, scalars: bool = True) -> list[str]:
     """Return what a client keeps, what it sends, and what the server keeps, counted from a visit.
 
-    Each is so many vectors of the model's size d, and beside them so many scalars.
+    Each is a number of vectors of the model's size d, and a number of scalars beside them.
     """
     theta = torch.zeros(DIMENSION, dtype=torch.float64)
     server = algorithm.init_server(theta)

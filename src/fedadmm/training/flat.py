@@ -124,7 +124,7 @@ class FlatModel:
     def __call__(self, inputs: Tree) -> Tree:
         """Return what the module makes of inputs; the loss is then taken in float32 at least.
 
-        Those of a tuple or a dict are arguments of its forward, if it takes so many or these names, or else one.
+        Those of a tuple or a dict are arguments of its forward, if it takes this many or these names, or else one.
         """
         if not self.is_narrow:
             return self._outputs(inputs)

@@ -111,7 +111,7 @@ class LocalTraining(Settings):
                 "clock.speed"
             )
         if self.momentum and "sgd" not in names_of(self.solver):
-            raise InputError(f"momentum={self.momentum} is of SGD, which no client runs; leave it out")
+            raise InputError(f"momentum={self.momentum} is for SGD, which no client runs; leave it out")
         others = names_of(self.solver) - {"sgd"}
         if self.clip is not None and others:
             raise InputError(
@@ -119,10 +119,10 @@ class LocalTraining(Settings):
                 "leave one of them out"
             )
         if others and (key := self._first_of_steps):
-            raise InputError(f"{key} is of steps in minibatches, and local has solver={min(others)!r}; leave one out")
+            raise InputError(f"{key} is for steps in minibatches, and local has solver={min(others)!r}; leave one out")
         if self.optimizer is not None and self.momentum:
             raise InputError(
-                f"momentum={self.momentum} is of SGD, and local has optimizer={self.optimizer!r}; leave it out, or "
+                f"momentum={self.momentum} is for SGD, and local has optimizer={self.optimizer!r}; leave it out, or "
                 "give optimizer_options"
             )
         if self.optimizer is None and self.optimizer_options is not None:

@@ -167,7 +167,7 @@ class Privacy(Settings):
             raise InputError("privacy says neither how much noise there is nor what it may cost; set noise, or epsilon")
         if self.noise is not None and self.rounds is not None:
             raise InputError(
-                f"rounds={self.rounds} is for a noise that is found from epsilon; leave rounds or noise out"
+                f"rounds={self.rounds} is used only where the noise is found from epsilon; leave rounds or noise out"
             )
         if self.clip == math.inf and (self.noise != 0 or self.adaptive is not None):
             raise InputError("clip=inf bounds no upload, so no noise hides one; use a number such as 1.0")

@@ -152,7 +152,7 @@ class LocalFederation:
             f'[superlink]\ndefault = "{LINK}"\n\n[superlink.{LINK}]\naddress = "127.0.0.1:{ports["superlink"]}"\n'
             f'root-certificates = "{self.folder / "keys/ca.crt"}"\n'
         )
-        (self.folder / "ports.json").write_text(json.dumps(ports))
+        write_whole(self.folder / "ports.json", json.dumps(ports))
 
     @property
     def certificates(self) -> list[Path]:
@@ -239,7 +239,7 @@ class LocalFederation:
         return "SuperNode ID" in f"\n{text}".rpartition("\n$ ")[2]
 
     def _write(self, name: str, process: Started) -> None:
-        (self.folder / "processes.json").write_text(json.dumps({**self.processes, name: process}, indent=1))
+        write_whole(self.folder / "processes.json", json.dumps({**self.processes, name: process}, indent=1))
 
 
 def _called(app: Path, changes: Mapping[str, Any]) -> str:
