@@ -41,7 +41,7 @@ from fedadmm.uploads.settings import TABLES, Attack, Compression, Privacy, Robus
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a federation is made of: the keyword arguments of `Simulation`."""
+    """What a federation is made of: the keyword arguments of `simulate`."""
 
     model: str | nn.Module | ModelFunction
     data: FederatedData
