@@ -9,8 +9,9 @@ import torch
 
 from fedadmm import Experiment, InputError
 from fedadmm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedAvgM, FedProx, FedSGD, FedYogi, Scaffold, fedavg
+from fedadmm.algorithms.wrapper import PLAIN, ServerOptimizer
 from fedadmm.config.plans import Plan
-from fedadmm.core.algorithm import Turnout
+from fedadmm.core.algorithm import AnyAlgorithm, Turnout, Vector
 from fedadmm.core.optional import UploadsStep
 from fedadmm.core.schedules import Step
 from methods import METHODS
@@ -39,6 +40,25 @@ def test_what_is_added_to_theta_does_not_depend_on_theta(name: str) -> None:
         for theta in (torch.zeros(3).double(), torch.tensor([1.0, -20.0, 3.0]).double())
     ]
     torch.testing.assert_close(*ends, rtol=1e-12, atol=1e-12)
+
+
+class SignStep(ServerOptimizer):
+    """A server that remembers nothing and moves by 1/10 against the sign of each coordinate's gradient."""
+
+    inner: AnyAlgorithm = PLAIN
+
+    memory = ()
+
+    def first_memory(self, theta: Vector) -> tuple[Vector, ...]:
+        return ()
+
+    def stepped(self, theta: Vector, g: Vector, *memory: Vector, round: int) -> tuple[Vector, ...]:
+        return (theta - 0.1 * g.sign(),)
+
+
+def test_a_server_optimizer_may_remember_nothing() -> None:
+    plain, signed = (_play(method).rounds([[0, 1]]).checkpoint.server.theta for method in (FedAvg(), SignStep()))
+    torch.testing.assert_close(signed, 1.0 + 0.1 * (plain - 1.0).sign())
 
 
 def test_those_that_upload_a_step_are_known() -> None:

@@ -68,8 +68,8 @@ class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
 
     def inner_server(self, server: Any) -> Any:
         """Return the server's state as the inner algorithm knows it."""
-        own = server[: -len(self.memory)]
-        return type(self.inner.init_server(server.theta))(*own)
+        kind = type(self.inner.init_server(server.theta))
+        return kind(*server[: len(kind._fields)])
 
 
 @cache
@@ -101,6 +101,6 @@ class ServerOptimizer(Wrapper):
         inner = self.inner_server(server)
         # From 0 the inner server ends at its step itself, and not at what a sum with theta has left of it.
         after = self.inner.server_update(inner._replace(theta=zeros_like(inner.theta)), mean, turnout)
-        memory = server[-len(self.memory) :]
+        memory = server[len(inner) :]
         theta, *memory = self.stepped(inner.theta, -after.theta, *memory, round=turnout.round)
         return type(server)(*after._replace(theta=theta), *memory)
