@@ -4,6 +4,7 @@ A test that is red after new runs does not ask for another test: the sentence is
 """
 
 import csv
+import math
 import re
 from pathlib import Path
 
@@ -102,22 +103,28 @@ class TestAuto:
 
 
 class TestFamily:
-    def test_all_three_targets_are_met(self) -> None:
+    def test_all_three_targets_are_met_but_for_the_language_model(self) -> None:
         classic, other = map(float, re.findall(r"problems that judge: ([\d.]+) and (\d.\d+)", page("FAMILY.md"))[0])
         own, *_ = [table for table in tables("FAMILY.md") if "best classic" in next(iter(table.values()), {})]
         judged = {name: row for name, row in own.items() if "designed on it" not in name}
-        ratios = [float(row["best classic"].rpartition(" ")[2]) for row in judged.values()]
+        assert len(judged) == 10
         assert classic <= 0.5
-        assert max(ratios) <= 1.0
-        assert other <= 0.9
-        assert all(row["best other"].startswith("fedacg") for row in judged.values())
+        assert 0.90 < other < 0.915  # missed by a hundredth
+        text = judged.pop("text")
+        assert text["best classic"] == text["best other"]
+        assert re.fullmatch(r"fedavg-\S+ .*, ratio 1.57", text["best other"])
+        assert "takes 1.57 times the rounds of FedAvg" in " ".join(page("FAMILY.md").split())
         ratios = {name: float(row["best other"].rpartition(" ")[2]) for name, row in judged.items()}
-        assert len(ratios) == 9
+        of_classic = [float(row["best classic"].rpartition(" ")[2]) for row in judged.values()]
+        assert max(of_classic) <= 1.0
+        assert math.prod(of_classic) ** (1 / 9) <= 0.5
+        assert math.prod(ratios.values()) ** (1 / 9) <= 0.9
+        assert all(row["best other"].startswith("fedacg") for row in judged.values())
         assert ratios["cifar10"] == 1.0
         assert round(3 * ratios["mnist/iid"], 1) == 3.1  # two thirds of a round of 20
         assert {name for name, ratio in ratios.items() if ratio >= 1} == {"cifar10", "mnist/iid"}
         assert ratios["fmnist/noniid"] == min(ratios.values()) == 0.67
-        told = f"takes {classic} of the rounds of the best classic method and {other} of the best of all others"
+        told = f"takes {classic:.2f} of the rounds of the best classic method and {other} of the best of all others"
         assert told in " ".join((ROOT / "README.md").read_text().split())
         _, at_means = [table for table in tables("FAMILY.md") if "best classic" in next(iter(table.values()), {})]
         assert len(at_means) == 5 + 1
@@ -125,6 +132,13 @@ class TestFamily:
         (methods,) = [table for table in tables("FAMILY.md") if "mean_fedacg" in table]
         ours, theirs = methods["fast_fedadmm"], methods["fedacg"]
         assert all(2 * number(theirs[problem]) < 3 * number(ours[problem]) for problem in ratios)  # models, both ways
+        assert methods["scaffold"]["text"] == methods["fedavg"]["text"] < methods["fedacg"]["text"] < ours["text"]
+
+    def test_on_text_the_look_ahead_is_longest_where_nothing_is_to_be_learnt(self) -> None:
+        (table,) = [table for table in tables("FAMILY.md") if "scores of bytes that never occur" in table]
+        length = {part: float(row["look-ahead in steps"]) for part, row in table.items()}
+        assert 200 < length["scores of bytes that never occur"] < 1000  # hundreds
+        assert int(table["scores of bytes that never occur"]["numbers"].replace(",", "")) > 65 * 128  # most of 256
 
     def test_what_the_duals_and_a_look_ahead_for_each_coordinate_give(self) -> None:
         (table,) = [table for table in tables("FAMILY.md") if "with one look-ahead for all coordinates" in table][1:]
