@@ -105,7 +105,9 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 def _link_pages(app: Sphinx, path: Path, name: str, text: list[str]) -> None:
     """Let files of the project that are shown here link to each other's pages."""
-    text[0] = text[0].replace("](ARCHITECTURE.md)", "](architecture.md)").replace("](docs/reference/", "](")
+    pages = {"](ARCHITECTURE.md)": "](architecture.md)", "](docs/reference/": "](", "](docs/": "](../"}
+    for written, linked in pages.items():
+        text[0] = text[0].replace(written, linked)
 
 
 def _check_names(app: Sphinx, env: BuildEnvironment) -> None:

@@ -16,7 +16,7 @@ class Download(NamedTuple):
     """What a client needs of a server that measures rho."""
 
     theta: Vector
-    rho: float  # 0 until it is measured: what is measured is above 0
+    rho: float  # 0 until a stiffness above 0 is measured: a rho of 0 would be no penalty at all
 
     @property
     def is_measured(self) -> bool:
@@ -33,10 +33,10 @@ def squared(vector: Vector) -> Scalar:
 
 
 def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho: Scalar) -> Scalar:
-    """Return how much held a client back from following its gradient and its dual, beside rho; always above 0."""
+    """Return how much held a client back from following its gradient and its dual, beside rho; 0 if nothing is left."""
     force, way = problem.gradient(theta) + y, w - theta
     held = force.norm(dim=-1, keepdim=True) / way.norm(dim=-1, keepdim=True).clamp(min=SMALLEST)
-    return _scalar((held - rho).clamp(min=SMALLEST))
+    return _scalar((held - rho).clamp(min=0.0))
 
 
 def _scalar(column: Vector) -> Scalar:
