@@ -95,6 +95,7 @@ print("ended" if not ray.is_initialized() else "still there")
 """
 
 
+@pytest.mark.deployment
 def test_a_script_starts_a_ray_and_ends_it() -> None:
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     done = subprocess.run(
