@@ -105,7 +105,7 @@ NUMBERS = make_dataset((torch.rand(40, 4), torch.rand(40)))
         (lambda: fedadmm.tune("digits", search={}), "search is empty; give keys and their values"),
         (lambda: fedadmm.tune("digits", rounds="5"), "rounds='5' is not valid; give a whole number"),
         (lambda: fedadmm.Experiment(3), r"Experiment takes its keys by their names; write Experiment\(name=.*label="),
-        (lambda: fedadmm.Experiment(rounds=True), "rounds=True is not true or false"),
+        (lambda: fedadmm.Experiment(rounds=True), "rounds=True is not valid; it is not true or false"),
         (lambda: setattr(fedadmm.Experiment(), "rounds", 3), r"rounds cannot be changed; .*: replace\(rounds=3\)"),
     ],
 )

@@ -195,7 +195,10 @@ def test_a_share_of_the_time_is_that_share_for_each_at_a_time_of_its_own(share):
             "share=2.0 is out of range; use a number above 0 and up to 1",
         ),
         ({"speed": 1, "availability": {"period": 0, "share": 1}}, "period=0.0 is out of range"),
-        ({"speed": 1, "asynchronous": True}, r"asynchronous=True does not say .* write asynchronous = {buffer = 5}"),
+        (
+            {"speed": 1, "asynchronous": True},
+            r"asynchronous=True does not say how .* write asynchronous = {buffer = 5}",
+        ),
         ({"speed": 1, "asynchronous": 3}, "command line --set clock.asynchronous.buffer=3"),
         ({"speed": 1, "asynchronous": "yes"}, "asynchronous='yes' does not say how many uploads"),
         ({"speed": 1, "asynchronous": False}, "asynchronous=False says nothing; leave it out"),

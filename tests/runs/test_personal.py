@@ -229,7 +229,11 @@ def test_a_state_with_parts_is_pickled_as_itself() -> None:
         (FedAvg(), {"personal": ["tail.*"]}, "has 'tail.*', and no parameter of the model has such a name"),
         (FedAvg(), {"personal": ["*"]}, "matches every trainable parameter, and clients would share nothing"),
         (FedAvg(), {"personal": "head.*"}, "model.personal='head.*' is not a list; write ['head.*']"),
-        (FedAvg(), {"personal": [3]}, "personal has 3, which is not a string; give patterns of names, such as"),
+        (
+            FedAvg(),
+            {"personal": [3]},
+            "personal has 3, which is not a string; give patterns of names, such as ['head.*']",
+        ),
         (FedAvg(), {"engine": "stacked"}, "a stack shares the whole model, and model.personal keeps parts of it"),
         (FedAvg(), {"local": {"solver": "gd"}}, "model.personal is trained in minibatches, and local has solver='gd'"),
         (FedAvg(), {"local": {"personal_epochs": 2}}, "personal_epochs=2 of 2 epochs leave none for the shared parts"),

@@ -179,7 +179,11 @@ def test_auto_does_not_stack_an_optimizer() -> None:
         (FedCM(), {"rate_decay": "linear"}, "local has rate_decay='linear'; leave it out"),
         (FedSGD(), {"optimizer": "adam"}, "it would ignore local's optimizer=adam"),
         (FedAvg(), {"optimizer": "adagrad"}, "optimizer='adagrad' is unknown; use one of sgd, adam, adamw, or"),
-        (FedAvg(), {"optimizer": "adam", "solver": "gd"}, "optimizer='adam' is for steps in minibatches, and"),
+        (
+            FedAvg(),
+            {"optimizer": "adam", "solver": "gd"},
+            "optimizer='adam' is for steps in minibatches, and local has",
+        ),
         (FedAvg(), {"optimizer": "adam", "momentum": 0.9}, "momentum=0.9 is for SGD, and local has optimizer='adam'"),
         (FedAvg(), {"optimizer_options": {"betas": [0.5, 0.9]}}, "has no optimizer; give local.optimizer"),
         (FedAvg(), {"optimizer": "adam", "optimizer_options": {"beta": 1}}, "cannot be made with lr=0.05 and"),

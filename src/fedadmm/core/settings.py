@@ -50,7 +50,7 @@ class Settings(BaseModel, metaclass=_Readable):
             raise InputError(_sentence(error, kind=type(self))) from None
         for key, value in values.items():
             if isinstance(value, bool) and key in type(self).model_fields and not _takes_bool(type(self), key):
-                raise InputError(f"{key}={value} is not true or false; `fedadmm keys` says what it is")
+                raise InputError(f"{key}={value} is not valid; it is not true or false; `fedadmm keys` says what it is")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
