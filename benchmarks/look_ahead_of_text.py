@@ -3,16 +3,19 @@
 python benchmarks/look_ahead_of_text.py
 """
 
+from types import EllipsisType
+
 import torch
 import typer
 from recording import Record, show
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
 import fedadmm
-from fedadmm.training.models import NextToken
+from fedadmm.data import Dataset
+from fedadmm.training.models import gru
 
 ROUNDS = 12
-NUM_TOKENS, WIDTH = 256, 64
 
 
 def main(record: Record = None) -> None:
@@ -28,7 +31,7 @@ def main(record: Record = None) -> None:
         callbacks=[lambda _, run: points.append((run.checkpoint.server.theta, run.checkpoint.server.bar))],
     )
     (before, _), (theta, bar) = points[-2:]
-    parts = parts_of(text.train.targets)
+    parts = parts_of(text)
     rows = []
     for name, chosen in {**parts, "all": torch.ones_like(theta, dtype=torch.bool)}.items():
         step, ahead = (float(vector[chosen].norm()) for vector in (bar - before, theta - bar))
@@ -37,21 +40,19 @@ def main(record: Record = None) -> None:
     show(rows, title=f"Round {ROUNDS}", record=record)
 
 
-def parts_of(targets: Tensor) -> dict[str, Tensor]:
+def parts_of(text: Dataset) -> dict[str, Tensor]:
     """Return the parts of the network, each as a mask of the flat vector."""
-    occurs = torch.zeros(NUM_TOKENS, dtype=torch.bool)
-    occurs[targets.unique()] = True
-    network = NextToken(num_tokens=NUM_TOKENS, width=WIDTH)
-    names = [(name, weights.shape) for name, weights in network.named_parameters()]
+    network = gru(num_classes=text.num_classes)
+    occurs = torch.zeros(text.num_classes, dtype=torch.bool)
+    occurs[text.train.targets.unique()] = True
 
-    def mask(prefix: str, rows: Tensor | None = None) -> Tensor:
-        masks = []
-        for name, shape in names:
-            own = torch.full(shape, name.startswith(prefix))
-            masks.append(
-                (own if rows is None or not own.any() else own & rows.view(-1, *[1] * (len(shape) - 1))).flatten()
-            )
-        return torch.cat(masks)
+    @torch.no_grad()
+    def mask(prefix: str, rows: Tensor | EllipsisType = ...) -> Tensor:
+        for name, weights in network.named_parameters():
+            weights.zero_()
+            if name.startswith(prefix):
+                weights[rows] = 1
+        return parameters_to_vector(network.parameters()).bool()
 
     return {
         "embedding": mask("embedding"),
