@@ -191,4 +191,4 @@ def test_the_default_that_is_judged_is_what_runs_by_default():
     assert judged == {Experiment().algorithm} == {load_plan("digits").experiment().algorithm}
     assert family.default == "fast_fedadmm"
     assert set(family.aside) < {run.column for run in family.runs("paper")}
-    assert len(family.runs("paper")) == 14 * 17 * 7  # problems, methods, learning rates
+    assert len(family.runs("paper")) == 15 * 17 * 7  # problems, methods, learning rates
