@@ -1,6 +1,7 @@
 """The networks of the paper, of its released code, and of the user."""
 
 import sys
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedadmm.config.tables import ModelSettings
 from fedadmm.core.errors import InputError
 from fedadmm.training.models import MODELS, initial_model
 
@@ -49,6 +51,11 @@ def test_every_network_is_counted_above() -> None:
         "gru",
     }  # gru: tests/data/test_text.py
     assert set(MODELS) == networks | {"linear", "softmax_regression", "logistic_regression"}
+
+
+def test_the_key_of_a_model_names_every_network() -> None:
+    said = getdoc(ModelSettings).partition("name = ")[2].partition("options = ")[0]
+    assert [name for name in MODELS if f'"{name}"' not in said] == []
 
 
 def test_a_linear_model_of_numbers_returns_one_for_each_example() -> None:

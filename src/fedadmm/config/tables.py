@@ -12,9 +12,10 @@ FloatType = Literal["float32", "float64", "bfloat16"]
 class ModelSettings(Settings):
     """The network: one of ours or "package.module:function", its loss, and metrics beside the accuracy.
 
-    name = "cnn1": one of `fedadmm list`, or "package.module:function", which returns a torch.nn.Module. It is given
-        input_shape, num_classes (0 where targets are numbers) and target_shape, those of one example, if it has
-        parameters of these names.
+    name = "cnn1": "mlp", "small_cnn", the paper's "cnn1" and "cnn2" (those of its released code: "cnn1_released" and
+        "cnn2_released"), "gru" for text, "linear", "softmax_regression", "logistic_regression", or
+        "package.module:function", which returns a torch.nn.Module. It is given input_shape, num_classes (0 where
+        targets are numbers) and target_shape, those of one example, if it has parameters of these names.
     options = {width = 64}: further arguments of the model's function.
     loss = "mse_loss": "least_squares", a function of torch.nn.functional, or "package.module:function" of (outputs,
         targets) that returns their mean loss.
