@@ -79,11 +79,11 @@ def test_a_sentence_is_printed_as_it_is(capsys):
     assert capsys.readouterr().out == "Left out: runs/[bold] :fire: has another seed\n"
 
 
-def test_a_run_is_shown_with_whole_numbers_and_bytes_in_their_unit(tmp_path):
+def test_a_run_is_shown_with_scores_as_in_tables_whole_numbers_and_bytes_in_their_unit(tmp_path):
     """1,000 bytes, a step and half a second a round, as write_run writes them."""
     said = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["show", str(write_run(tmp_path / "a", [0.25, 0.5, 0.75]))])
     (last,) = [line for line in said.stdout.splitlines() if line.startswith("│     3 │")]
-    assert [cell.strip() for cell in last.strip("│").split("│")] == ["3", "0.75", "-", "-", "1", "1.0 kB", "0.5"]
+    assert [cell.strip() for cell in last.strip("│").split("│")] == ["3", "0.750", "-", "-", "1", "1.0 kB", "0.5"]
     assert said.stdout.endswith("In all 3 rounds: 3.0 kB uploaded.\n")
 
 

@@ -7,6 +7,7 @@ from rich.markup import escape
 from fedadmm.cli.arguments import folders_meant
 from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import RunsArgument
+from fedadmm.core.metrics import metric_like
 from fedadmm.report.methods import methods_of
 from fedadmm.report.notes import table_notes
 from fedadmm.report.runs import RunData, read_run
@@ -60,7 +61,7 @@ def _text(record: Record, column: str) -> str:
         return "-"
     if column.startswith("bytes"):
         return format_bytes(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else metric_like(column).text(value)
 
 
 def show_comparison(runs: Sequence[RunData], *, title: str) -> None:
