@@ -112,6 +112,8 @@ def test_a_method_is_out_when_it_is_a_quarter_behind_the_best_of_its_kind():
     assert left() == others | {("new-0.1", 1): 100, ("newer-0.05", 0): 8}
     scores["newer", 0.05, 0] = scores["newer", 0.2, 0] = (0.2,) * 8
     assert left() == others | {("new-0.1", 1): 100}
+    scores["new", 0.1, 1] = (0.2,) * 100  # it misses with another seed, and sets no limit any more
+    assert left() == others | {("newer-0.1", 0): 100}
 
 
 def study(*more):
@@ -174,6 +176,15 @@ def test_a_method_that_is_out_needs_no_other_seed_and_is_shown_with_the_rounds_t
     assert str(found.standings["newer"]) == "13+"  # not 20: that is one seed
     (found,) = judgements(study("newer"), [*kept(), *late, late[1]._replace(seed=1)], at_means=False)
     assert str(found.standings["newer"]) == "20.0"
+
+
+def test_a_rate_that_misses_with_another_seed_puts_no_method_out():
+    runs = [arrival("newer-0.05"), arrival("newer-0.1", 0, 20), arrival("newer-0.2")]
+    missed = [*kept(**{"new_at_0.2": (10, None)}), *runs]
+    assert judgements(study("newer"), missed, at_means=False) == []  # newer is in, and has to run with the other seed
+    (found,) = judgements(study("newer"), [*missed, arrival("newer-0.1", 1, 30)], at_means=False)
+    assert found.other.method == "newer-0.1"
+    assert found.ratios == (10 / 40, 10 / 25)
 
 
 def test_a_table_waits_for_no_row_of_the_other_one():

@@ -9,7 +9,8 @@ One rule for every method:
   in the same round all do, and the one with the fewest rounds over all seeds counts.
 - A method is out if it needs more than OUT times the rounds of the best of its kind with seed 0: its runs end there,
   and it is not run with the other seeds. The kinds are the classic methods and the others, each at its own model or at
-  the running mean. The first of a kind runs before the others, so that they have a limit.
+  the running mean. The first of a kind runs before the others, so that they have a limit. A rate that misses with
+  another seed sets no limit: then methods that were out by it are in again.
 """
 
 import math
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from fedadmm.report.table import markdown
 from fedadmm.runs.goal import Goal
 from fedadmm.studies.campaign import Job
-from fedadmm.studies.paper.study import PaperRun, Study
+from fedadmm.studies.paper.study import Study
 from fedadmm.studies.ratios import Arrival, Standing, arrivals_file, by_problem, geometric_mean, read_arrivals, standing
 
 Tried = Mapping[float, Arrival]  # by learning rate, with seed 0
@@ -51,9 +52,11 @@ def untried(rates: Sequence[float], tried: Tried) -> list[float]:
     return [rate for rate in rates[max(best - 1, 0) : best + 2] if rate not in tried]
 
 
-def limit_of(races: Iterable[Tried]) -> int | None:
-    """Return the rounds after which a method is out, from the races of its kind; None as long as none arrived."""
-    arrived = [run.arrived for tried in races for run in tried.values() if run.arrived is not None]
+def limit_of(runs: Iterable[Arrival]) -> int | None:
+    """Return the rounds after which a method is out, from the runs of its kind; None as long as none arrived."""
+    runs = list(runs)
+    missed = {run.method for run in runs if run.seed != 0 and run.arrived is None}
+    arrived = [run.arrived for run in runs if run.seed == 0 and run.arrived is not None and run.method not in missed]
     return math.ceil(OUT * min(arrived)) if arrived else None
 
 
@@ -68,24 +71,23 @@ def needed(study: Study, jobs: Iterable[Job]) -> list[Job]:
     """Return the runs that the races need as far as they are decided now, each with the rounds that it may take."""
     kinds: dict[tuple[object, ...], dict[str, list[Job]]] = {}
     for job in jobs:
-        method = _split(job)[0]
+        method = _split(job.experiment.label)[0]
         kind = kinds.setdefault((job.paper_run.column, *kind_of(method, study)), {})
         kind.setdefault(method, []).append(job)
     return [job for methods in kinds.values() for job in _needed_of_a_kind(methods)]
 
 
 def _needed_of_a_kind(methods: Mapping[str, Sequence[Job]]) -> Iterator[Job]:
-    races = [_race(jobs) for jobs in methods.values()]
-    limit = limit_of({rate: _arrival(job) for rate, job in racing.items()} for racing in races)
-    for racing, jobs in zip(races, methods.values(), strict=True):
-        own = list(_needed_of_a_method(racing, jobs, limit))
+    limit = limit_of(_arrival(job) for jobs in methods.values() for job in jobs if job.is_done)
+    for jobs in methods.values():
+        own = list(_needed_of_a_method(_race(jobs), jobs, limit))
         yield from own
         if limit is None and not all(job.is_done for job in own):
             return  # the next one waits for a limit
 
 
 def _race(jobs: Iterable[Job]) -> dict[float, Job]:
-    return {_split(job)[1]: job for job in jobs if job.experiment.seed == 0}
+    return {_split(job.experiment.label)[1]: job for job in jobs if job.experiment.seed == 0}
 
 
 def _needed_of_a_method(racing: Mapping[float, Job], jobs: Sequence[Job], out: int | None) -> Iterator[Job]:
@@ -97,7 +99,8 @@ def _needed_of_a_method(racing: Mapping[float, Job], jobs: Sequence[Job], out: i
     left = untried(sorted(racing), tried)
     yield from (racing[rate] for rate in (*tried, *left[:1]))  # whether and how far the other runs depends on this one
     if not left and not _is_out(tried[leader(tried)], out):
-        yield from (job for job in jobs if _split(job)[1] in winners(tried) and job.experiment.seed != 0)
+        won = winners(tried)
+        yield from (job for job in jobs if _split(job.experiment.label)[1] in won and job.experiment.seed != 0)
 
 
 def _is_out(winner: Arrival, out: int | None) -> bool:
@@ -113,9 +116,9 @@ def _arrival(job: Job) -> Arrival:
     return Arrival(column, run.label or "", run.seed, arrived, len(job.records), run.target or 0.0, best)
 
 
-def _split(job: Job | PaperRun) -> tuple[str, float]:
+def _split(row: str | None) -> tuple[str, float]:
     """Return the method and the learning rate that a row's name has."""
-    method, _, rate = (job.experiment.label or "").partition("-")
+    method, _, rate = (row or "").partition("-")
     return method, float(rate)
 
 
@@ -159,7 +162,7 @@ def _standings(study: Study, problem: str, own: Sequence[Arrival], *, at_means: 
     known = {(arrival.method, arrival.seed): arrival for arrival in own}
     rates: dict[str, dict[float, str]] = {}
     for run in study.runs("paper", columns=[problem]):
-        method, rate = _split(run)
+        method, rate = _split(run.experiment.label)
         if method != study.default and method.startswith("mean_") != at_means:
             continue
         rates.setdefault(method, {})[rate] = run.experiment.label or ""
@@ -169,8 +172,7 @@ def _standings(study: Study, problem: str, own: Sequence[Arrival], *, at_means: 
     for method, tried in races.items():
         if untried(sorted(rates[method]), tried):
             return None
-        kind = kind_of(method, study)
-        limit = limit_of(race for other, race in races.items() if kind_of(other, study) == kind)
+        limit = limit_of(run for run in own if kind_of(_split(run.method)[0], study) == kind_of(method, study))
         winner, rows = tried[leader(tried)], [rates[method][rate] for rate in winners(tried)]
         runs = {row: [known[row, seed] for seed in range(study.paper_seeds) if (row, seed) in known] for row in rows}
         if all(len(own) == study.paper_seeds for own in runs.values()):
