@@ -122,17 +122,17 @@ BY_HAND = {
     "FastFedADMM": Hand(
         FastFedADMM(rho=2.0, look_ahead=0.5, average=0.5), **FAST, server_after=(4 / 3, 7 / 6, 7 / 9, *FAST_AFTER)
     ),
-    # The step is positive, as the way from 1 to 7/6 is: theta = 7/6 + 5/4 (1/2) (7/6 - 1).
+    # The step is positive, as the way from 1 to 7/6 is; two uploads make 1/5: theta = 7/6 + 1/5 (5/4) (1/2) (7/6 - 1).
     "FastFedADMM, leading on": Hand(
         FastFedADMM(rho=2.0, average=0.5),
         **FAST | {"server": FAST["server"]._replace(bar=v(1.0))},
-        server_after=(61 / 48, 7 / 6, 7 / 9, *FAST_AFTER),
+        server_after=(19 / 16, 7 / 6, 7 / 9, *FAST_AFTER),
     ),
-    # 5/4 of the way from -1 to 7/6 would be more than ten times the step: theta = 7/6 + (1/2) 10/6.
+    # 5/4 of the way from -1 to 7/6 would be more than ten times the step: theta = 7/6 + 1/5 (1/2) 10/6.
     "FastFedADMM, leading on far": Hand(
         FastFedADMM(rho=2.0, average=0.5),
         **FAST | {"server": FAST["server"]._replace(bar=v(-1.0))},
-        server_after=(2.0, 7 / 6, 7 / 9, *FAST_AFTER),
+        server_after=(4 / 3, 7 / 6, 7 / 9, *FAST_AFTER),
     ),
     # The way from 2 to 7/6 is not: theta = bar.
     "FastFedADMM, turning back": Hand(

@@ -68,7 +68,18 @@ def test_by_itself_it_looks_ahead_in_the_coordinates_alone_in_which_the_clients_
         torch.testing.assert_close(gains[-1], gains[-1].mean().expand(int(led_on.sum())))  # one gain for all
         bar, ahead = server.bar, ahead + int(led_on.sum())
     assert 0 < ahead < 4 * len(SOME)
-    assert float(torch.cat(gains).max()) == pytest.approx(1.25)
+    assert float(torch.cat(gains).max()) == pytest.approx(1.25 * 2 / 5)  # three clients are in each round
+
+
+@pytest.mark.parametrize(("num_uploads", "share"), [(0.5, 0), (1, 0), (2, 1 / 5), (5, 4 / 5), (6, 1), (60, 1)])
+def test_by_itself_it_looks_less_far_ahead_where_few_clients_are_in_a_round(num_uploads: float, share: float) -> None:
+    # The last broadcast was at 2, a way of 1 from the bar before; with a step of 1 the way is 2.
+    algorithm = FastFedADMM(rho=0.0)
+    start = algorithm.init_server(torch.ones(1))._replace(theta=torch.tensor([2.0]))
+    turnout = Turnout(round=2, active=1.0, registered=1.0, seen=1.0, num_uploads=num_uploads)
+    after = algorithm.server_update(start, fast_fedadmm.Upload(torch.ones(1), 0.0), turnout)
+    assert float(after.bar) == 3.0
+    assert float(after.theta) == pytest.approx(3.0 + share * 1.25 * 2.0)
 
 
 def test_what_leads_on_for_ever_does_not_run_away() -> None:

@@ -79,7 +79,7 @@ def test_the_weight_of_a_refused_client_is_neither_active_nor_seen() -> None:
     world.poison(4)
     play.round([1, 3, 4])  # weights 2 + 4 applied; 3 is new, so seen is 1 + 2 + 4
     play.round([0, 3])  # weights 1 + 4, nobody new
-    assert turnouts == [Turnout(1, 3.0, 15.0, 3.0), Turnout(2, 6.0, 15.0, 7.0), Turnout(3, 5.0, 15.0, 7.0)]
+    assert turnouts == [Turnout(1, 3.0, 15.0, 3.0, 2), Turnout(2, 6.0, 15.0, 7.0, 2), Turnout(3, 5.0, 15.0, 7.0, 2)]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -17,7 +17,9 @@ direction of the way: there by AHEAD, elsewhere not at all. That is the restart 
 Math., 2015), made for each coordinate by itself; momentum whose sign is not that of the gradient is left out in the
 cautious optimizers of Liang et al. (2024), too. What swings to and fro is not pushed, so what leads on can be pushed
 by more than 1. What leads on for ever, as in a loss without a minimum or under an attack, would then run away: so it
-never looks further ahead than FARTHEST times the round's own step.
+never looks further ahead than FARTHEST times the round's own step. The step of one client leads to that client's own
+minimum, and the way of few is mostly noise: below ENOUGH uploads in a round the look-ahead is shorter, with one it is
+none.
 
 A dual is as old as its client's last visit, and its first steps are noise: it helps the more, the larger the share of
 clients in a round is and the more visits have made it. But a full one does harm on networks whose clients have two
@@ -44,6 +46,7 @@ from fedadmm.core.schedules import ConstantOrAuto, DecayOrAuto
 
 AHEAD = 1.25  # for "auto": how far, where the clients lead on; elsewhere it is 0
 FARTHEST = 10.0  # times a round's own step is as far as "auto" looks ahead
+ENOUGH = 6  # uploads in a round for all of the look-ahead, for "auto"
 SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead of its round
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
@@ -85,7 +88,8 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
 
     rho = 0.1: the weight of the quadratic term; a number, or "auto", which measures it. 0 switches the duals off.
     look_ahead = 0.85: how far the server looks ahead along its last way, from 0 (none) to below 1. "auto" looks
-        further, and only in the coordinates in which the clients went on in the same direction.
+        further, and only in the coordinates in which the clients went on in the same direction; less far where a
+        round has fewer than six clients.
     average = 0.7: how much of a running mean of bar stays from round to round; at 0 the server's model is bar itself.
         "auto" is a mean of theta, over more rounds the longer the run is.
     """
@@ -128,7 +132,7 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
         strength *= 1 + min(visits, LARGEST_SHARE * turnout.round) / 10
         size = squared(mean.step)
         spike, guard = _guarded(server, size)
-        look_ahead, way = self._ahead(bar - server.bar, mean.step, size)
+        look_ahead, way = self._ahead(bar - server.bar, mean.step, size, turnout.num_uploads)
         theta = bar + look_ahead * server.trust / spike * way
         return Server(
             theta=theta,
@@ -142,10 +146,11 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
             **guard,
         )
 
-    def _ahead(self, way: Vector, step: Vector, size: float) -> tuple[float, Vector]:
+    def _ahead(self, way: Vector, step: Vector, size: float, num_uploads: float) -> tuple[float, Vector]:
         if isinstance(self.look_ahead, str):
             way = way * (way * step > 0)
-            return min(AHEAD, FARTHEST * math.sqrt(size / max(squared(way), SMALLEST))), way
+            farthest = FARTHEST * math.sqrt(size / max(squared(way), SMALLEST))
+            return min(1.0, max(0.0, num_uploads - 1) / (ENOUGH - 1)) * min(AHEAD, farthest), way
         return self.look_ahead, way
 
     def _averaged(self, average: Vector, theta: Vector, bar: Vector, round: int) -> Vector:

@@ -1,5 +1,6 @@
 """What an algorithm is: pure functions over flat vectors, and the local problem that it may ask a client to solve."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import Field, FrozenInstanceError, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, cast, dataclass_transform
@@ -32,6 +33,7 @@ class Turnout(NamedTuple):
     active: float  # of the uploads applied in this round
     registered: float  # of all clients
     seen: float  # of the clients applied at least once so far, this round's included
+    num_uploads: float = math.inf  # behind the mean, whatever they weigh; many, where nobody counts them
 
     @property
     def share(self) -> float:

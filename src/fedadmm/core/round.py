@@ -209,7 +209,7 @@ def run_round(
         buffers = transport.buffer_collector(buffers, number + 1)
     down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
     done: list[ClientResult] = []  # without their uploads
-    bytes_up = bytes_down = 0
+    bytes_up = bytes_down = num_uploads = 0
 
     for result in results:
         done.append(result._replace(upload=(), wire=None))
@@ -220,6 +220,7 @@ def run_round(
         members = (result.client,) if result.mean_of is None else result.mean_of
         if result.finite and not result.silent and members:
             uploads.add(result.upload, weight=sum(map(weight, members)), clients=members)
+            num_uploads += len(members)
             if floats.numel():
                 buffers.add((result.stats.buffers.floats,), weight=sum(map(weight, members)), clients=members)
 
@@ -233,8 +234,8 @@ def run_round(
         integers = applied[0].stats.buffers.integers
     if uploads.weight:
         with calling(f"server_update of {type(algorithm).__name__}, in round {number + 1},"):
-            told = seen if private is None else private.seen(number + 1)
-            turnout = Turnout(number + 1, uploads.weight, registered, told)
+            told = (seen, num_uploads) if private is None else (private.seen(number + 1), private.cohort)
+            turnout = Turnout(number + 1, uploads.weight, registered, *told)
             server = algorithm.server_update(server, uploads.mean(), turnout)
         if buffers.weight:
             (floats,) = buffers.mean()

@@ -70,6 +70,10 @@ class Private(Protocol):
     def asked_clip(self) -> float | None:
         """The norm to which clients are asked to shorten their uploads in this round, None if they know it."""
 
+    @property
+    def cohort(self) -> float:
+        """What the algorithm is told as turnout.num_uploads: the number of clients that is expected."""
+
     def collector(self, inside: Collector, round: int) -> Collector:
         """Return what releases the noised sum of a round."""
 
