@@ -46,11 +46,12 @@ BENCHMARKS = {
     "state-scale": Benchmark("state.py scale", 0.4),
     "flower": Benchmark("flower.py --nodes 4 --rounds 6", 1.5),
 }
-# Run where they are named: nothing is timed in the first seven, and peers need environments of their own.
+# Run where they are named: nothing is timed in the first eight, and peers need environments of their own.
 NAMED = {
     "ablation": Benchmark("ablation.py", 1.5),
     "ablation-judged": Benchmark("ablation_judged.py", 10),
     "look-ahead": Benchmark("look_ahead_of_text.py", 2),
+    "few-clients": Benchmark("few_clients.py", 2),
     "demo": Benchmark("demo.py --picture docs/digits.png", 2),
     "float-types": Benchmark("float_types.py", 1),
     "kills": Benchmark("kills.py --kills 200", 10),

@@ -1,5 +1,6 @@
 """What new users get wrong: each mistake is one sentence, found before anything is written."""
 
+import dataclasses
 import textwrap
 
 import pytest
@@ -275,6 +276,15 @@ def test_fewer_rounds_than_are_there_leave_the_record_as_it_is(tmp_path):
     assert (stored.experiment["rounds"], len(stored.rounds), stored.status) == (4, 4, "finished")
     # A comparison over two rounds looks at two.
     assert (len(stored.first(2).rounds), stored.first(2).status) == (2, "finished")
+
+
+def test_a_run_that_collapsed_is_not_called_finished(tmp_path):
+    ended = fedadmm.run(load_plan("digits").experiment("fedavg", changes=QUICK), out=tmp_path, progress=False)
+    assert how_it_ended(ended).startswith("Finished")
+    scores = [0.5, *[0.6] * 8, 0.4]
+    ended.history[:] = [dataclasses.replace(ended.history[0], round=n, accuracy=s) for n, s in enumerate(scores, 1)]
+    said = how_it_ended(ended)
+    assert "best accuracy 0.600: accuracy 0.400 at the end, which is worse than 0.500 at first; lower local.l" in said
 
 
 def test_functions_are_found_beside_the_file(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import torch
 from fedadmm.algorithms import FastFedADMM, FedACG, FedAvg, fast_fedadmm
 from fedadmm.core.algorithm import Algorithm, Turnout
 from fedadmm.core.errors import InputError
+from fedadmm.core.schedules import Constant
 from play import Play
 from quadratics import Quadratics, heterogeneous
 
@@ -161,10 +162,12 @@ def test_rho_is_at_most_half_the_stiffness(monkeypatch: pytest.MonkeyPatch) -> N
         ("rho", "much", "rho='much' is unknown; use a number or \"auto\""),
         ("rho", -1.0, "rho=-1.0 is out of range; use a finite number of at least 0"),
         ("look_ahead", "far", "look_ahead='far' is unknown; use a number or \"auto\""),
-        ("look_ahead", 1.25, "look_ahead=1.25 is out of range; use a number from 0 to below 1"),
+        ("look_ahead", 1.25, 'look_ahead=1.25 is out of range; use a number from 0 to below 1, or "auto"'),
         ("average", "long", "average='long' is unknown; use a number or \"auto\""),
         ("average", 1.0, "average=1.0 is out of range; use a number from 0 to below 1"),
-        ("average", True, "average=True is out of range; use a number from 0 to below 1"),
+        ("average", True, 'average=True is not a number; use a number from 0 to below 1, or "auto"'),
+        ("look_ahead", Constant(0.5), "look_ahead=Constant(value=0.5) is not a number; use a number from 0 to below 1"),
+        ("rho", Constant(0.5), 'is a schedule; FastFedADMM needs one number for all rounds, such as 0.1, or "auto"'),
     ],
 )
 def test_what_is_neither_auto_nor_a_number_in_range_is_refused(field: str, value: object, said: str) -> None:

@@ -184,6 +184,13 @@ def how_it_ended(ended: Result) -> str:
             f"Learned nothing in {done} rounds: no client ever met clock.deadline={clock.deadline:g}; "
             f"raise it, or ask for fewer epochs. {folder}"
         )
+    if ended.status == "collapsed":
+        first, *_, last = ended.scores.values()
+        return (
+            f"Collapsed in {done} rounds{reached}: {ended.metric.named_text(last)} at the end, which is worse than "
+            f"{ended.metric.text(first)} at first; lower local.learning_rate ({experiment.local.learning_rate}). "
+            f"{folder}"
+        )
     if ended.rounds_before == done > experiment.rounds:
         score = ended.scores.get(experiment.rounds)
         then = "" if score is None else f", {ended.metric.named_text(score)} after round {experiment.rounds}"

@@ -149,7 +149,7 @@ def check_constant(name: str, rate: object, *, method: str, positive: bool) -> N
     """Refuse a rate that changes over the rounds, or that check_rate refuses."""
     check_rate(name, rate, positive=positive)
     if not isinstance(rate, int | float):
-        raise InputError(f"{name}={rate} is a schedule; {method} needs one number for all rounds")
+        raise InputError(f"{name}={rate} is a schedule; {method} needs one number for all rounds, such as 0.1")
 
 
 def check_fields(method: Any) -> None:
@@ -171,7 +171,8 @@ def within(numbers: str, holds: Callable[[float], bool]) -> Callable[..., None]:
 
     def check(name: str, value: object, *, method: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
-            raise InputError(f"{name}={value!r} is out of range; use {numbers}")
+            is_one = isinstance(value, int | float) and not isinstance(value, bool)
+            raise InputError(f"{name}={value!r} is {'out of range' if is_one else 'not a number'}; use {numbers}")
 
     return check
 
@@ -183,7 +184,10 @@ def or_auto(check: Callable[..., None]) -> Callable[..., None]:
         if isinstance(value, str) and value != "auto":
             raise InputError(f'{name}={value!r} is unknown; use a number or "auto"')
         if value != "auto":
-            check(name, value, method=method)
+            try:
+                check(name, value, method=method)
+            except InputError as error:
+                raise InputError(f'{error}, or "auto"') from None
 
     return check_unless_auto
 

@@ -7,6 +7,8 @@ from fedadmm.report.paired import paired_sentences
 from fedadmm.report.table import family_sentence
 from fedadmm.runs.records import MIXED_CODE
 
+COLLAPSED = "Collapsed: the run ended worse than after its first round."
+
 
 def findings(methods: Sequence[MethodRuns]) -> list[str]:
     """Return what the comparison amounts to: the paper's reduction, and whether the two best differ."""
@@ -24,6 +26,8 @@ def table_notes(methods: Sequence[MethodRuns]) -> list[str]:
         )
     if target is not None and any(0 < len(method.arrivals) < len(method.runs) for method in methods):
         notes.append("(2/3): two of three seeds arrived, and means are over those.")
+    if any(run.status == "collapsed" for method in methods for run in method.runs):
+        notes.append(COLLAPSED)
     return notes + mixed_code(methods)
 
 
@@ -61,7 +65,7 @@ def page_notes(methods: Sequence[MethodRuns], *, of_clients: bool) -> list[str]:
         "Seconds are as measured, beside whatever else the machine did.": True,
         "Refused: updates that were not finite, which leave no trace; where a whole round is refused, the run ends as "
         "diverged.": any(record.refused for run in runs for record in run.rounds),
-        "Collapsed: the run ended worse than after its first round.": any(run.status == "collapsed" for run in runs),
+        COLLAPSED: any(run.status == "collapsed" for run in runs),
         f"Paper: rounds to the target in {'; '.join(where)}.": bool(where),
     }
     return [note for note, holds in notes.items() if holds] + mixed_code(methods)
