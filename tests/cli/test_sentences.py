@@ -55,7 +55,7 @@ MISTAKES = [
     ([*RUN, "algorithm.beta=1", "--set", "algorithm.name=fedadmm"], "unknown key 'beta'; fedadmm has rho, eta"),
     ([*RUN, "algorithm.name=randomised_server", "--set", "algorithm.awake=x"], "awake='x' is not a number; use"),
     ([*RUN, "algorithm.name=randomised_server", "--set", "algorithm.seed=x"], "seed='x' is not a whole number"),
-    ([*RUN, "algorithm.name=fedhybrid", "--set", "algorithm.newton=x"], "newton='x' is not a number; use a share of the clients"),
+    ([*RUN, "algorithm.name=fedhybrid", "--set", "algorithm.newton=x"], "newton='x' is not a number; use a share"),
     ([*RUN, "rounds=3", "--set", "rounds=4"], "cannot set rounds to 3 and to 4; give it once"),
     ([*RUN, "privacy.clip=nan"], "clip=nan is out of range; use a number greater than 0"),
     ([*RUN, "rounds=3", "--rounds", "4"], "cannot set rounds to 3 and to 4; give it once"),
