@@ -167,7 +167,7 @@ def test_rho_is_at_most_half_the_stiffness(monkeypatch: pytest.MonkeyPatch) -> N
         ("average", 1.0, "average=1.0 is out of range; use a number from 0 to below 1"),
         ("average", True, 'average=True is not a number; use a number from 0 to below 1, or "auto"'),
         ("look_ahead", Constant(0.5), "look_ahead=Constant(value=0.5) is not a number; use a number from 0 to below 1"),
-        ("rho", Constant(0.5), 'is a schedule; FastFedADMM needs one number for all rounds, such as 0.1, or "auto"'),
+        ("rho", Constant(0.5), "is a schedule; FastFedADMM needs one number for all rounds, such as 0.1"),
     ],
 )
 def test_what_is_neither_auto_nor_a_number_in_range_is_refused(field: str, value: object, said: str) -> None:

@@ -184,19 +184,19 @@ def or_auto(check: Callable[..., None]) -> Callable[..., None]:
         if isinstance(value, str) and value != "auto":
             raise InputError(f'{name}={value!r} is unknown; use a number or "auto"')
         if value != "auto":
-            try:
-                check(name, value, method=method)
-            except InputError as error:
-                raise InputError(f'{error}, or "auto"') from None
+            check(name, value, method=method)
 
     return check_unless_auto
 
 
-_check_decay = within("a number from 0 to below 1", lambda share: 0 <= share < 1)
+def _is_decay(share: float) -> bool:
+    return 0 <= share < 1
+
+
 PositiveRate = Annotated[Rate, partial(check_rate, positive=True)]
 NonNegativeRate = Annotated[Rate, partial(check_rate, positive=False)]
 PositiveConstant = Annotated[float, partial(check_constant, positive=True)]
 NonNegativeConstant = Annotated[float, partial(check_constant, positive=False)]
-Decay = Annotated[float, _check_decay]  # what stays of a memory
+Decay = Annotated[float, within("a number from 0 to below 1", _is_decay)]  # what stays of a memory
 ConstantOrAuto = Annotated[float | Literal["auto"], or_auto(partial(check_constant, positive=False))]
-DecayOrAuto = Annotated[float | Literal["auto"], or_auto(_check_decay)]
+DecayOrAuto = Annotated[float | Literal["auto"], or_auto(within('a number from 0 to below 1, or "auto"', _is_decay))]
