@@ -18,7 +18,8 @@ from fedadmm.studies.paper.study import table_of
 SECONDS = 1100  # of simulated time, which every run reaches
 TARGET = 0.9
 COLOURS = dict(zip(table_of("clock.toml")["variants"], ("#5c6470", "#d55e00", "#009e73", "#0072b2"), strict=True))
-NAMES = dict(zip(table_of("clock.toml")["methods"], ("FedADMM", "FedDyn, seen", "FedAvg", "FedProx"), strict=True))
+TITLES = ("Fast FedADMM", "FedADMM", "FedDyn, seen", "FedAvg", "FedProx")
+NAMES = dict(zip(table_of("clock.toml")["methods"], TITLES, strict=True))
 Runs = dict[tuple[str, str], list[RunData]]  # by mode and method, one for each seed
 
 
@@ -62,8 +63,9 @@ def draw(runs: Runs, path: Path) -> None:
     """Draw accuracy against simulated time: a panel for each method, a curve for each way of treating the slow."""
     times = np.linspace(0, SECONDS, 500)
     with plt.rc_context({"font.size": 9, "axes.titlesize": 10}):
-        figure, panels = plt.subplots(2, 2, figsize=(10, 6.4), sharex=True, sharey=True, layout="constrained")
-        for panel, method in zip(panels.flat, NAMES, strict=True):
+        figure, panels = plt.subplots(2, 3, figsize=(12, 6.4), sharex=True, sharey=True, layout="constrained")
+        *shown, unused = panels.flat
+        for panel, method in zip(shown, NAMES, strict=True):
             for mode in COLOURS:
                 curves = np.array([accuracy_at(run, times) for run in runs[mode, method]])
                 panel.plot(times, curves.mean(axis=0), color=COLOURS[mode], label=mode, linewidth=1.4)
@@ -72,7 +74,9 @@ def draw(runs: Runs, path: Path) -> None:
             panel.grid(alpha=0.3)
         panels[0, 0].set_xlim(0, SECONDS)
         panels[0, 0].set_ylim(0, 1)
-        for panel in panels[1]:
+        unused.set_axis_off()
+        panels[0, 2].tick_params(labelbottom=True)
+        for panel in (*panels[1], panels[0, 2]):
             panel.set_xlabel("simulated seconds")
         for panel in panels[:, 0]:
             panel.set_ylabel("test accuracy")
