@@ -134,6 +134,7 @@ def _clock() -> Iterator[str]:
     assert study["target"] == clock.TARGET
     yield from (
         f"reaches {clock.TARGET:.0%} in about",
+        f"Fast FedADMM reaches {clock.TARGET:.0%} first",
         f"quicker to {clock.TARGET:.0%} than",
         f"After {clock.SECONDS:,} s",
     )
