@@ -72,6 +72,7 @@ def test_a_damaged_folder_is_named_and_does_not_keep_the_list_from_the_others(tm
     result = CliRunner().invoke(app, ["list", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "runs:       none in " in result.stdout
+    assert "fedadmm, fast_fedadmm (the default), " in " ".join(result.stdout.split())
 
 
 def test_a_sentence_is_printed_as_it_is(capsys):

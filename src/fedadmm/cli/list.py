@@ -7,6 +7,7 @@ from fedadmm.cli.console import err, say, show_table
 from fedadmm.cli.console import out as console
 from fedadmm.cli.options import Out
 from fedadmm.cli.report import tell_left_out
+from fedadmm.config.algorithm_table import DEFAULT
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import preset_descriptions
 from fedadmm.report.methods import methods_of
@@ -19,7 +20,8 @@ def list_command(out: Out = Path("runs")) -> None:
     """List presets, algorithms, the paper's tables and figures with their cost, and the runs in a folder."""
     presets = preset_descriptions().items()
     show_table("Presets: fedadmm run PRESET", ("preset", "what"), presets, whole=("preset",))
-    console.print(f"algorithms: {', '.join(ALGORITHMS)}")
+    names = (f"{name} (the default)" if name == DEFAULT else name for name in ALGORITHMS)
+    console.print(f"algorithms: {', '.join(names)}")
     _show_paper()
     runs, left_out = list_runs(out)
     tell_left_out(left_out)
