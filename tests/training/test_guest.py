@@ -164,5 +164,5 @@ def test_weighting_by_examples_weighs_the_turnout_too() -> None:
     held = np.array([8, 10, 6, 12, 8])
     first, second = ([*record.clients] for record in result.history)
     seen = [float(held[first].sum()), float(held[sorted({*first, *second})].sum())]
-    expected = [(1, float(held[first].sum()), 44.0, seen[0]), (2, float(held[second].sum()), 44.0, seen[1])]
+    expected = [(1, float(held[first].sum()), 44.0, seen[0], 3), (2, float(held[second].sum()), 44.0, seen[1], 3)]
     assert turnouts[-2:] == expected  # those before are of the probe
