@@ -34,7 +34,8 @@ test: lint browser
 	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
 
 # The real SuperLink alone, also one whose nodes and ServerApp are killed, or are behind a proxy, the page for newcomers, the guide for
-# three machines in network namespaces (which need root), Flower's simulation runtime, and a cluster of Ray's.
+# three machines in network namespaces (which need root), Flower's simulation runtime, and a cluster of Ray's; the page for closed
+# networks, what a container copies, and the tools that records go to.
 test-deployment: install
 	$(BIN)/pytest -m deployment -n 0
 

@@ -29,7 +29,6 @@ _LONGEST = (
     "test_ray_cluster.py",
     "test_readme.py",
     "test_notebook.py",
-    "test_sinks.py",
     "test_workers.py",
     "test_check.py",
 )

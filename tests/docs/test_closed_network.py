@@ -13,7 +13,7 @@ from fedadmm.flower.local.processes import search_path
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "closed-network.md"
 NOWHERE = "http://127.0.0.1:9"  # a port at which nobody listens
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.deployment]
 
 
 def _closed(script: str, *, cwd: Path) -> "subprocess.CompletedProcess[str]":

@@ -69,6 +69,7 @@ def test_the_container_copies_what_is_there_and_is_no_root() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deployment
 def test_what_the_container_copies_is_all_that_the_wheel_needs(tmp_path: Path) -> None:
     text = (ROOT / "deploy" / "Containerfile").read_text()
     for sources, to in re.findall(r"^COPY (.+) (\S+)$", text, flags=re.MULTILINE):

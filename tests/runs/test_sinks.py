@@ -137,6 +137,7 @@ def in_mlflow(folder, file="mlflow.db"):
 
 
 @pytest.mark.slow
+@pytest.mark.deployment
 def test_real_sinks_hold_every_round_once_and_leave_the_run_alone(tmp_path, monkeypatch):
     """Two rounds without a sink, two more with all of them, and a fifth after that, against one run without.
 
