@@ -8,7 +8,7 @@ import torch
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.privacy_rules import check_clipped
-from fedadmm.core.algorithm import Algorithm, Message
+from fedadmm.core.algorithm import Algorithm, Message, Turnout
 from fedadmm.core.errors import InputError
 from fedadmm.core.mean import Collector, norm_of
 from fedadmm.core.optional import imbalance, invariant_of
@@ -21,7 +21,7 @@ from fedadmm.uploads.clip import ClipStep
 from fedadmm.uploads.privacy import PrivateSums
 from fedadmm.uploads.settings import Attack, Privacy, UploadSettings
 from methods import METHODS, mostly_slow
-from play import Play, identical
+from play import Play, Watched, identical
 from worlds import NUM_CLIENTS, World, quadratic_world
 
 EVERYONE = [list(range(NUM_CLIENTS))] * 3
@@ -163,3 +163,12 @@ def test_an_empty_cohort_releases_noise_and_moves_nobody(name: str) -> None:
     assert torch.allclose(theta - world.theta, scale * noise)
     assert (summary.clients, play.states) == ((), {})
     assert summary.released["epsilon_spent"] > 0
+
+
+def test_a_method_is_told_how_many_clients_are_expected_and_not_how_many_came() -> None:
+    world, told = quadratic_world(), []
+    transport = _private(ALGORITHMS["fedavg"](), world, clip=1.0, noise=1.0, share=0.5)
+    play = world.play(Watched(ALGORITHMS["fedavg"](), on_server=told.append), transport=transport)
+    play.rounds(ROUNDS)  # of two, three, none and two
+    # Half of five clients in a round, and all but a half, a quarter, ... of them so far.
+    assert told == [Turnout(t, 2.5, 5.0, 5 * (1 - 0.5**t), 2.5) for t in range(1, 5)]

@@ -170,9 +170,10 @@ def within(numbers: str, holds: Callable[[float], bool]) -> Callable[..., None]:
     """Return the check that a value is one of some numbers, which are given in words and as a test."""
 
     def check(name: str, value: object, *, method: str) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
-            is_one = isinstance(value, int | float) and not isinstance(value, bool)
-            raise InputError(f"{name}={value!r} is {'out of range' if is_one else 'not a number'}; use {numbers}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{name}={value!r} is not a number; use {numbers}")
+        if not holds(value):
+            raise InputError(f"{name}={value!r} is out of range; use {numbers}")
 
     return check
 
