@@ -39,6 +39,18 @@ def test_runs_that_differ_in_the_seed_only_are_one_method(tmp_path):
     assert (row["final"], row["best"], row["seeds"]) == ("0.600 ± 0.283", "0.700 ± 0.141", "2")
 
 
+def test_downloads_are_shown_where_one_is_not_as_large_as_its_upload(tmp_path):
+    same = runs_of(tmp_path, [0.1, 0.6])
+    (row,) = comparison_rows(same)
+    assert "download" not in row
+    # Two rounds to the target of 2,000 bytes down each.
+    more = runs_of(tmp_path, [0.1, 0.6, 0.6], label="fast_fedadmm", bytes_down=[2000, 2000, 2000])
+    assert [(row["upload"], row["download"]) for row in comparison_rows([*same, *more])] == [
+        ("2.0 kB", "2.0 kB"),
+        ("2.0 kB", "4.0 kB"),
+    ]
+
+
 def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
     some = runs_of(tmp_path, [0.6, 0.6, 0.6], [0.1, 0.1, 0.1], label="scaffold")
     none = runs_of(tmp_path, [0.1, 0.1, 0.1], [0.1, 0.1], label="fedprox")
@@ -50,7 +62,7 @@ def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
     assert [row["status"] for row in rows] == ["finished", "1/2 stopped", "finished"]
     # What the marks mean stands below the table, where they occur.
     missed = "N+ rounds: the test accuracy did not reach 0.5 in the N rounds that there are, "
-    missed += 'so there is no upload up to it: "-".'
+    missed += 'so no bytes are counted up to it: "-".'
     partly = "(2/3): two of three seeds arrived, and means are over those."
     notes = [table_notes(methods_of(runs)) for runs in (none, some, all_of_them, [*none, *some])]
     assert notes == [[missed], [partly], [], [missed, partly]]

@@ -67,7 +67,7 @@ class Comparison:
         first, run = self.results[0].experiment, self.runs[0]
         told = f"final and best {run.metric.name}"
         if run.target is not None:
-            told = f"rounds and upload to reach {run.metric.name} {run.target:g}"
+            told = f"rounds and bytes to reach {run.metric.name} {run.target:g}"
         return f"{first.data.name}, {first.data.partition}, {first.rounds} rounds; {told}"
 
     def to_pandas(self) -> "pandas.DataFrame":

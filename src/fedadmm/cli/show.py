@@ -40,7 +40,7 @@ def _show(shown: RunData) -> None:
     show_table("Rounds", columns, ([_text(record, c) for c in columns] for record in some), right=columns)
     if shown.rounds:
         until = "" if shown.target is None else " to the target"
-        title = f"Outcome: rounds and upload{until}, final and best {shown.metric.name}"
+        title = f"Outcome: rounds and bytes{until}, final and best {shown.metric.name}"
         show_comparison([shown], title=title)
         say(_in_all(shown))
 

@@ -21,8 +21,8 @@ def table_notes(methods: Sequence[MethodRuns]) -> list[str]:
     notes = []
     if target is not None and not all(method.arrivals for method in methods):
         notes.append(
-            f"N+ rounds: the {metric.title} did not reach {target:g} in the N rounds that there are, so there is no "
-            'upload up to it: "-".'
+            f"N+ rounds: the {metric.title} did not reach {target:g} in the N rounds that there are, so no "
+            'bytes are counted up to it: "-".'
         )
     if target is not None and any(0 < len(method.arrivals) < len(method.runs) for method in methods):
         notes.append("(2/3): two of three seeds arrived, and means are over those.")
@@ -50,8 +50,8 @@ def page_notes(methods: Sequence[MethodRuns], *, of_clients: bool) -> list[str]:
     notes = {
         "Press a method's name, or its curve, to see the whole experiment. Drag in the chart to zoom; a double click "
         "ends it.": True,
-        f"Rounds and upload: until the {methods[0].metric.title} reached {target or 0:g}; N+ means not within the N "
-        'rounds that the run, or the shortest of its seeds, lasted, and "-" that there is thus no upload up to it.': (
+        f"Rounds and bytes: until the {methods[0].metric.title} reached {target or 0:g}; N+ means not within the N "
+        'rounds that the run, or the shortest of its seeds, lasted, and "-" that thus no bytes are counted up to it.': (
             target is not None
         ),
         "Mean ± standard deviation over seeds, which is also the band around a curve. (2/3): two of three seeds "

@@ -22,7 +22,7 @@ from fedadmm.report.methods import ROUNDS, Array, Curve, MethodRuns, axes_of, by
 from fedadmm.report.notes import findings, page_notes, table_notes
 from fedadmm.report.runs import Section
 from fedadmm.report.styles import Style
-from fedadmm.report.table import TEXT_COLUMNS, TIME, are_fastest, latex, markdown, report_rows
+from fedadmm.report.table import TEXT_COLUMNS, TO_TARGET, are_fastest, latex, markdown, report_rows
 
 
 def write_page(sections: Sequence[Section], path: Path, *, title: str) -> Path:
@@ -198,7 +198,7 @@ def _breakable(name: str) -> str:
 
 
 def _heading(key: str, method: MethodRuns) -> str:
-    if key in ("rounds", "upload", TIME) and method.runs[0].target is not None:
+    if key in TO_TARGET and method.runs[0].target is not None:
         return f"{key} to target"
     return f"final {method.metric.name}" if key == "final" else key
 

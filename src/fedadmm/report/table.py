@@ -8,6 +8,8 @@ from fedadmm.report.methods import MethodRuns, by_arrival, methods_of
 from fedadmm.report.runs import RunData
 
 SAVING, PAPER, TIME = "rounds against the best other", "paper", "simulated time"
+UPLOAD, DOWNLOAD = "upload", "download"
+TO_TARGET = ("rounds", UPLOAD, DOWNLOAD, TIME)  # columns that end where the target is reached
 WORST = "worst tenth of clients"  # their last mean score on examples of their own
 SPENT = "epsilon"  # of differential privacy, at the end
 TEXT_COLUMNS = ("method", SAVING, "status")
@@ -28,10 +30,10 @@ def format_seconds(number: float) -> str:
 
 
 def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
-    """Return a row per method, as text, in the order of arrival: rounds and upload to the target, final and best score.
+    """Return a row per method, as text, in the order of arrival: rounds and bytes to the target, final and best score.
 
-    Where there is no target, rounds, upload and simulated time are those of the whole run. Refused clients, the seeds
-    and the status are told only where there is something to tell.
+    Where there is no target, rounds, bytes and simulated time are those of the whole run. Downloads that are as large
+    as the uploads, refused clients, the seeds and the status are told only where there is something to tell.
     """
     return _with_news_only([_row(method) for method in by_arrival(methods_of(runs))])
 
@@ -113,7 +115,8 @@ def _row(method: MethodRuns) -> dict[str, str]:
     return {
         "method": method.name,
         "rounds": rounds_text(method),
-        "upload": mean("bytes_up", format_bytes),
+        UPLOAD: mean("bytes_up", format_bytes),
+        DOWNLOAD: mean("bytes_down", format_bytes),
         TIME: mean("simulated_seconds", format_seconds) if method.has_clock else "",
         "final": "-" if method.final is None else method.final.text(method.metric),
         "best": "-" if method.best is None else method.best.text(method.metric),
@@ -174,15 +177,14 @@ def _arrived(method: MethodRuns) -> str:
 
 
 def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Leave out the columns that say the usual in every row."""
+    """Leave out the columns that say the usual in every row, and downloads where all are as large as the uploads."""
     usually = {"refused": "0", "status": "finished", "seeds": "1"} | dict.fromkeys(
         (PAPER, SAVING, TIME, WORST, SPENT), ""
     )
-    for key, usual in usually.items():
-        if all(row.get(key, usual) == usual for row in rows):
-            for row in rows:
-                row.pop(key, None)
-    return rows
+    left_out = {key for key, usual in usually.items() if all(row.get(key, usual) == usual for row in rows)}
+    if all(row[DOWNLOAD] == row[UPLOAD] for row in rows):
+        left_out.add(DOWNLOAD)
+    return [{key: text for key, text in row.items() if key not in left_out} for row in rows]
 
 
 def _latex_text(text: str) -> str:
