@@ -147,6 +147,13 @@ BY_HAND = {
         server_after=(1.5, 1.0),
         round=2,
     ),
+    # The weight of round 2 is 9/10: 9/10 of 3/2.
+    "Averaged, auto": Hand(
+        Averaged(decay="auto"),
+        **STEPS | {"server": Averaged().init_server(v(1.0))._replace(running_mean=v(0.0))},
+        server_after=(1.5, 1.35),
+        round=2,
+    ),
     "FedADMM, eta 1": Hand(FedADMM(rho=2.0, eta=1.0), **ADMM, server_after=(2.0,)),
     "FedADMM, eta 1/2": Hand(FedADMM(rho=2.0, eta=0.5), **ADMM, server_after=(1.5,)),
     # eta = 2/4

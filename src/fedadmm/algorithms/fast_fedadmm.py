@@ -30,9 +30,8 @@ and counts no more visits than LARGEST_SHARE gives. stiffness.py says what a cli
 change of rho leaves the sums of steps as they are, so mu_mean is exact whatever rho was and in whatever order updates
 come.
 
-average = "auto" is a mean whose weights grow as the 8th power of the round (Shamir and Zhang, ICML 2013): over hardly
-more than the last round at first, over more of them the longer a run is. It is over theta and not bar, as theta is
-about as far ahead of bar as such a mean is behind.
+average = "auto" is the mean of averaged.py that is over more rounds the longer a run is. It is over theta and not bar,
+as theta is about as far ahead of bar as such a mean is behind.
 """
 
 import math
@@ -51,7 +50,6 @@ SPIKE = 2.0  # a squared step above this many usual ones shortens the look-ahead
 GROWTH = 8.0  # usual squared steps that have grown by this factor halve the look-ahead for good
 MEMORY = 0.9  # of the usual squared step
 LARGEST_SHARE = 1 / 8  # of clients in a round up to which rho grows with it, for "auto"
-POWER = 8  # of the round, for its weight in the mean
 
 
 class Server(NamedTuple):
@@ -137,7 +135,9 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
         return Server(
             theta=theta,
             bar=bar,
-            average=self._averaged(server.average, theta, bar, turnout.round),
+            average=updated_average(
+                server.average, theta if self.average == "auto" else bar, self.average, turnout.round
+            ),
             mu_sum=server.mu_sum + turnout.active * mean.step,
             seen=turnout.seen,
             applied=applied,
@@ -152,11 +152,6 @@ class FastFedADMM(Algorithm[Server, Client, Upload, Download], HasInvariant, Let
             farthest = FARTHEST * math.sqrt(size / max(squared(way), SMALLEST))
             return min(1.0, max(0.0, num_uploads - 1) / (ENOUGH - 1)) * min(AHEAD, farthest), way
         return self.look_ahead, way
-
-    def _averaged(self, average: Vector, theta: Vector, bar: Vector, round: int) -> Vector:
-        if isinstance(self.average, str):
-            return average + (POWER + 1) / (POWER + round) * (theta - average)
-        return updated_average(average, bar, self.average, round)
 
     def model(self, server: Server) -> Vector:
         return server.average
