@@ -1,6 +1,7 @@
 """The arrows between packages (ARCHITECTURE.md), read off the import statements."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,14 @@ def test_a_room_imports_only_what_its_arrows_allow(room: str) -> None:
 
 def test_every_room_has_arrows() -> None:
     assert set(ARROWS) == set(PACKAGES)
+
+
+def test_the_page_on_the_architecture_has_every_room_below_those_that_it_imports() -> None:
+    page = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text()
+    rooms = re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)
+    assert sorted(rooms) == sorted(ARROWS)
+    for place, room in enumerate(rooms):
+        assert ARROWS[room] - {room} <= {*rooms[:place]}, room
 
 
 @pytest.mark.slow
