@@ -92,9 +92,24 @@ def test_the_command_explains_a_table_and_an_algorithm_and_all() -> None:
     assert [name for name in (*TABLES, *ALGORITHMS) if name not in everything] == []
 
 
-def test_a_table_that_there_is_not_is_refused_with_the_nearest() -> None:
-    with pytest.raises(fedadmm.InputError, match=r"there is no table 'loacl'; did you mean local\?"):
-        keys.table_named("loacl")
+def test_a_key_is_shown_with_its_table_and_one_of_algorithm_with_each_that_has_it() -> None:
+    def shown(name: str) -> dict[str, list[str]]:
+        return {table.name: [key.name for key in table.keys] for table in keys.tables_named(name)}
+
+    assert shown("local.epochs") == {"local": ["epochs"]}
+    assert shown("clock.availability.share") == {"clock.availability": ["share"]}
+    assert shown("rounds") == {"": ["rounds"]}
+    assert shown("fedprox.rho") == {"algorithm fedprox": ["rho"]}
+    assert shown("algorithm.look_ahead") == {
+        "algorithm fast_fedadmm": ["look_ahead"],
+        "algorithm look_ahead": ["look_ahead"],
+    }
+
+
+@pytest.mark.parametrize(("name", "near"), [("loacl", "local"), ("local.epoch", "local.epochs"), ("round", "rounds")])
+def test_a_table_or_key_that_there_is_not_is_refused_with_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(fedadmm.InputError, match=rf"there is no table or key '{name}'; did you mean .*\b{near}\b"):
+        keys.tables_named(name)
 
 
 @pytest.mark.parametrize("kind", [fedadmm.LocalTraining, fedadmm.Experiment])

@@ -5,7 +5,7 @@ A docstring has an entry for each field, which begins with an example in TOML: `
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -53,12 +53,26 @@ def tables() -> Iterator[KeyTable]:
         yield from _of_settings(name, settings)
 
 
-def table_named(name: str) -> KeyTable:
-    """Return a table by its name; an algorithm goes by its own."""
+def tables_named(name: str) -> list[KeyTable]:
+    """Return what goes by a name: a table, an algorithm, or a key such as local.epochs, with its table.
+
+    A key of [algorithm], such as algorithm.rho, is a key of several.
+    """
     known = {table.name.removeprefix("algorithm "): table for table in tables()}
-    if name not in known:
-        raise InputError(f"there is no table {name!r}; {near_names(name, filter(None, known), what='tables')}")
-    return known[name]
+    if name in known:
+        return [known[name]]
+    found = [table for table in known.values() for key in table.keys if name in _names_of(table, key)]
+    if not found:
+        keys = {full for table in known.values() for key in table.keys for full in _names_of(table, key)}
+        remedy = near_names(name, filter(None, known), elsewhere=keys, what="tables")
+        raise InputError(f"there is no table or key {name!r}; {remedy}")
+    last = name.rpartition(".")[2]
+    return [replace(table, keys=tuple(key for key in table.keys if key.name == last)) for table in found]
+
+
+def _names_of(table: KeyTable, key: Key) -> set[str]:
+    place, _, algorithm = table.name.partition(" ")
+    return {f"{one}.{key.name}".lstrip(".") for one in filter(None, (place, algorithm))} or {key.name}
 
 
 def _of_settings(name: str, kind: type[Settings], given: Settings | None = None) -> Iterator[KeyTable]:
