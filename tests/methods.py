@@ -42,7 +42,7 @@ FALLING = Cosine(start=1.0, end=0.5, length=4)
 METHODS: dict[str, AnyAlgorithm] = {
     **{name: algorithm() for name, algorithm in ALGORITHMS.items()},
     "fast_fedadmm, rho 0.5": FastFedADMM(rho=0.5, look_ahead=0.5, average=0.0),
-    "averaged, feddyn": Averaged(inner=FedDyn()),
+    "averaged, feddyn": Averaged(decay="auto", inner=FedDyn()),
     "averaged, fast_fedadmm": Averaged(inner=FastFedADMM()),
     "look_ahead, fedprox": LookAhead(look_ahead=0.5, inner=FedProx(rho=0.5)),
     "fedadmm, participation": FedADMM(rho=0.5, eta="participation", newcomer="initial"),

@@ -69,6 +69,28 @@ class InPlace(Sound):
         return super().server_update(Server(theta, server.g_mean), mean, turnout)
 
 
+class Elsewhere(Sound):
+    def model(self, server: Any) -> Any:
+        return server.theta + 1.0
+
+
+class Smooths(Sound):
+    """It remembers, on itself, the models that it was asked for."""
+
+    def model(self, server: Any) -> Any:
+        models = [*getattr(self, "models", ()), server.theta]
+        object.__setattr__(self, "models", models)
+        return sum(models) / len(models)
+
+
+class StaysAtTheBeginning(Sound):
+    def model(self, server: Any) -> Any:
+        return BEGINNING.setdefault("theta", server.theta)
+
+
+BEGINNING: dict[str, torch.Tensor] = {}
+
+
 class Forgets(Sound):
     """What a client keeps has no effect."""
 
@@ -147,9 +169,11 @@ class Mixes(Sound):
         return Upload(upload.change / (1 + after.g.norm())), after
 
 
-BROKEN = {
+MODEL = "The model that is evaluated begins at theta^0, follows the rounds, and is read off the server alone."
+BROKEN: dict[type[Sound], str] = {
     Untidy: "Its messages are NamedTuples of vectors and numbers, which keep their sizes and are not changed in place.",
     InPlace: "An update leaves its inputs as they are.",
+    **dict.fromkeys((Elsewhere, Smooths, StaysAtTheBeginning), MODEL),
     Forgets: "Everything that a client keeps has a say in what it uploads.",
     SendsTooMuch: "Everything that a client is sent has a say in what it uploads.",
     Counts: "The order in which clients run does not matter.",

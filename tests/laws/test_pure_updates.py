@@ -39,6 +39,10 @@ def test_updates_leave_their_inputs_bit_identical(method: Algorithm, world: Worl
     assert laws.inputs_stay(method, world) is None
 
 
+def test_the_model_begins_at_theta_and_is_read_off_the_server_alone(method: Algorithm, world: World) -> None:
+    assert laws.model_is_read_off(method, world) is None
+
+
 class _Wrapped:
     """A task whose problems went through a wrapper."""
 

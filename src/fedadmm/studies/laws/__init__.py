@@ -25,6 +25,7 @@ NOT_TRIED = "          The other laws were not tried: they need an algorithm tha
 Law = Callable[[AnyAlgorithm, World], str | None]
 ON_QUADRATICS: tuple[Law, ...] = (
     laws.inputs_stay,
+    laws.model_is_read_off,
     laws.client_matters,
     laws.download_matters,
     laws.order_is_free,

@@ -44,6 +44,20 @@ def inputs_stay(algorithm: AnyAlgorithm, world: World) -> str | None:
     return None
 
 
+def model_is_read_off(algorithm: AnyAlgorithm, world: World) -> str | None:
+    """The model that is evaluated begins at theta^0, follows the rounds, and is read off the server alone."""
+    begin = algorithm.init_server(world.theta.clone())
+    if not torch.equal(algorithm.model(begin), world.theta):
+        return "model(server) is not theta^0 before the first round; begin at theta what it is made of"
+    server = world.play(algorithm).rounds(ROUNDS).checkpoint.server
+    model = algorithm.model(server)
+    if not torch.equal(model, replace(algorithm).model(server)):
+        return "model(server) is another one when it is asked for again; let it depend on the server alone"
+    if torch.equal(model, world.theta):
+        return "model(server) is still theta^0 after three rounds; return the point to be evaluated"
+    return None
+
+
 def client_matters(algorithm: AnyAlgorithm, world: World) -> str | None:
     """Everything that a client keeps has a say in what it uploads."""
     if silent := silent_fields(algorithm, world, of="client"):
