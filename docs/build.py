@@ -1,6 +1,6 @@
 """Fill in the tables of README and of pages of docs/ from results/, others by measuring.
 
-What stands between <!-- reproduce NAME ... --> (or bench, clock, privacy, uploads, keys) and <!-- end --> is made again
+What stands between <!-- reproduce NAME ... --> (or rounds, bench, clock, privacy, uploads, keys) and <!-- end --> is made again
 from the published records, or worked out on the spot. Pages are checked but for the blocks that take minutes. With
 --bench only what was timed is filled in.
 """
@@ -14,6 +14,7 @@ import bench_tables
 import clock
 import convex_tables
 import privacy_table
+import rounds_table
 import theory_figures
 import upload_tables
 
@@ -50,6 +51,7 @@ PAGES = {"README.md": DOCS.parent / "README.md", **{name: DOCS / name for name i
 CLOCK_BLOCK = re.compile(r"(<!-- clock -->\n).*?(<!-- end -->)", re.DOTALL)
 PRIVACY_BLOCK = re.compile(r"(<!-- privacy -->\n).*?(<!-- end -->)", re.DOTALL)
 KEYS_BLOCK = re.compile(r"(<!-- keys -->\n).*?(<!-- end -->)", re.DOTALL)
+ROUNDS_BLOCK = re.compile(r"(<!-- rounds (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 UPLOADS_BLOCK = re.compile(r"(<!-- uploads (compression|attacks) -->\n).*?(<!-- end -->)", re.DOTALL)
 # A study, its small version or not, with curves or without, and one of its columns or all.
 BLOCK = re.compile(r"(<!-- reproduce (\w+)( small)?( curves)?(?: (\w+/\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -110,6 +112,10 @@ def filled(text: str, *, draw: bool) -> str:
         tables = {"compression": upload_tables.compression_tables, "attacks": upload_tables.attack_tables}
         return f"{found[1]}\n{tables[found[2]](RESULTS)}\n{found[3]}"
 
+    def rounds(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{rounds_table.table(PAPER[found[2]], RESULTS)}\n{found[3]}"
+
+    text = ROUNDS_BLOCK.sub(rounds, text)
     text = UPLOADS_BLOCK.sub(on_their_way, PRIVACY_BLOCK.sub(private, text))
     text = KEYS_BLOCK.sub(lambda found: f"{found[1]}\n{keys.markdown()}\n{found[2]}", text)
     return CLOCK_BLOCK.sub(timed, BLOCK.sub(made, text))
