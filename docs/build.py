@@ -1,8 +1,8 @@
 """Fill in the tables of README and of pages of docs/ from results/, others by measuring.
 
-What stands between <!-- reproduce NAME ... --> (or rounds, bench, clock, privacy, uploads, keys) and <!-- end --> is made again
-from the published records, or worked out on the spot. Pages are checked but for the blocks that take minutes. With
---bench only what was timed is filled in.
+What stands between <!-- reproduce NAME ... --> (or rounds, bench, clock, privacy, uploads, keys) and <!-- end --> is
+made again from the published records, or worked out on the spot. Pages are checked but for the blocks that take
+minutes. With --bench only what was timed is filled in.
 """
 
 import argparse

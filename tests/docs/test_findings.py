@@ -190,22 +190,40 @@ class TestFamily:
 class TestReproduction:
     def test_the_default_arrives_first_on_the_small_network_and_algorithm_1_not_at_all(self) -> None:
         columns = [table for table in tables("REPRODUCTION.md") if {"fast_fedadmm", "fedprox"} <= table.keys()]
-        assert len(columns) == 2 + 1  # and the sizes of messages
-        for table in columns[:2]:
+        assert len(columns) == 1 + 2 + 1  # the first table, and the sizes of messages
+        for table in columns[1:3]:
             arrived = {name: number(row["rounds"]) for name, row in table.items() if "+" not in row["rounds"]}
             assert min(arrived, key=arrived.__getitem__) == "fast_fedadmm"
             assert "fedadmm" not in arrived
             assert number(table["fedavg"]["best"]) > number(table["fedadmm"]["best"])
         assert set(arrived) == {"fast_fedadmm", "fedsgd"}  # on non-IID data
-        assert all("status" not in row for table in columns[:2] for row in table.values())  # nothing is lost
+        assert all("status" not in row for table in columns[1:3] for row in table.values())  # nothing is lost
 
-    def test_on_the_papers_network_the_default_arrives_first_and_before_the_papers_figures(self) -> None:
-        iid, other = tables("REPRODUCTION.md")[:2]
-        assert iid["fast_fedadmm"]["rounds"] == "7"
-        assert number(iid["fedavg"]["rounds"]) == 12 < number(iid["fedavg"]["paper"])
+    def test_on_the_papers_networks_the_default_is_ahead_of_all_that_ran_and_of_the_papers_figures_with_100_clients(
+        self,
+    ) -> None:
+        first, iid, other = tables("REPRODUCTION.md")[:3]
+        columns = list(first["fedavg"])[1:]
+        ours, papers = (
+            {name: {c: found[0] for c in columns if (found := re.findall(what, row[c]))} for name, row in first.items()}
+            for what in (r"^\d+(?:\.\d+)?", r"\((\d+)")
+        )
+        assert len(ours["fast_fedadmm"]) == len(columns) == 8
+        for column, rounds in ours["fast_fedadmm"].items():
+            others = [float(row[column]) for name, row in ours.items() if name != "fast_fedadmm" and column in row]
+            assert all(float(rounds) < other for other in others)
+            # The paper's FedADMM is ahead of ours with 1,000 clients, and of its own baselines everywhere.
+            assert (float(rounds) < float(papers["fedadmm"][column])) == (column in columns[:2])
+            assert all(
+                float(papers["fedadmm"][column]) < float(p)
+                for n, row in papers.items()
+                if n != "fedadmm"
+                for c, p in row.items()
+                if c == column
+            )
         assert abs(number(other["fedavg"]["rounds"]) / number(other["fedavg"]["paper"]) - 1) < 0.05
-        assert number(other["fast_fedadmm"]["rounds"]) < number(other["fedadmm"]["paper"])
-        assert all(number(row["rounds"]) >= number(other["fast_fedadmm"]["rounds"]) for row in other.values())
+        assert number(iid["fedavg"]["rounds"]) < number(iid["fedavg"]["paper"])
+        assert "+" in other["fedadmm"]["rounds"]
 
     def test_from_theta_runs_come_higher_and_end_lower(self) -> None:
         columns = [table for table in tables("REPRODUCTION.md") if "fedadmm_II_eta1" in table]
