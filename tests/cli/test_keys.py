@@ -106,7 +106,10 @@ def test_a_key_is_shown_with_its_table_and_one_of_algorithm_with_each_that_has_i
     }
 
 
-@pytest.mark.parametrize(("name", "near"), [("loacl", "local"), ("local.epoch", "local.epochs"), ("round", "rounds")])
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("loacl", "local"), ("local.epoch", "local.epochs"), ("round", "rounds"), ("decay", "averaged.decay")],
+)
 def test_a_table_or_key_that_there_is_not_is_refused_with_the_nearest(name: str, near: str) -> None:
     with pytest.raises(fedadmm.InputError, match=rf"there is no table or key '{name}'; did you mean .*\b{near}\b"):
         keys.tables_named(name)

@@ -94,7 +94,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"model": failing}, rf"model test_own_functions:failing, called with {{}}, fails; correct it{LINE}"),
     (
         {"model": lambda depth: depth},
-        r"fails; correct it\n  TypeError: .*missing 1 required positional argument: 'depth'",
+        "has a parameter 'depth', for which there is no value; call it input_shape or .*, or set model.options.depth",
     ),
     ({"model": lambda: 3}, "returned int; return a torch.nn.Module"),
     ({"model": None}, "model=None is not a model"),

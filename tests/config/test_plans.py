@@ -27,6 +27,24 @@ def plan(tmp_path):
     return load_plan(str(path))
 
 
+def test_a_change_that_would_make_all_methods_one_is_refused(plan):
+    with pytest.raises(
+        InputError, match=r"algorithm.name=fedprox would make 2 methods one; compare fedprox by its name"
+    ):
+        plan.experiments(["fedavg", "scaffold"], changes={"algorithm.name": "fedprox"})
+    (one,) = plan.experiments(["gentle"], changes={"algorithm.name": "fedprox"})
+    assert one.algorithm == FedProx()
+
+
+def test_a_key_of_one_method_among_several_is_refused_with_the_place_for_it(plan):
+    with pytest.raises(
+        InputError, match=r"unknown key 'rho'; fedavg has eta \(.* below \[variants.NAME\] in a file\)$"
+    ):
+        plan.experiments(["fedprox", "fedavg"], changes={"algorithm.rho": 1.0})
+    with pytest.raises(InputError, match=r"unknown key 'rho'; fedavg has eta$"):
+        plan.experiments(["fedavg"], changes={"algorithm.rho": 1.0})
+
+
 def test_a_variant_changes_what_it_names_and_nothing_else(plan):
     gentle = plan.experiment("gentle")
     assert gentle.local.learning_rate == 0.01

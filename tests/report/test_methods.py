@@ -51,6 +51,33 @@ def test_downloads_are_shown_where_one_is_not_as_large_as_its_upload(tmp_path):
     ]
 
 
+def test_downloads_are_shown_where_nobody_arrived_too(tmp_path):
+    more = runs_of(tmp_path, [0.1, 0.2], label="fast_fedadmm", bytes_down=[2000, 2000])
+    assert [(row["upload"], row["download"]) for row in comparison_rows(more)] == [("-", "-")]
+
+
+def test_local_work_that_is_not_the_same_for_all_is_said_below_the_table(tmp_path):
+    def runs(label, **local):
+        return [
+            replace(run, experiment=run.experiment | {"local": {"learning_rate": len(label)} | local})
+            for run in runs_of(tmp_path, [0.6], label=label)
+        ]
+
+    alike = [*runs("fedprox", epochs="1..5"), *runs("feddyn", epochs="1..5"), *runs("scaffold", epochs="1..5")]
+    assert table_notes(methods_of(alike)) == []
+    said = 'local.epochs is not the same for all: 5 for fedavg; "1..5" for the others.'
+    assert table_notes(methods_of([*runs("fedavg", epochs=5), *alike])) == [said]
+
+
+def test_seeds_that_were_run_for_other_lengths_are_said_below_the_table(tmp_path):
+    short, long = runs_of(tmp_path, [0.1, 0.6, 0.6], [0.1, 0.6])
+    assert table_notes(methods_of([short, long])) == []  # one has stopped before
+    longer = replace(long, experiment=long.experiment | {"rounds": 60})
+    assert table_notes(methods_of([short, longer])) == [
+        "fedavg has seeds of 3 and 60 rounds: final and best are those of each."
+    ]
+
+
 def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
     some = runs_of(tmp_path, [0.6, 0.6, 0.6], [0.1, 0.1, 0.1], label="scaffold")
     none = runs_of(tmp_path, [0.1, 0.1, 0.1], [0.1, 0.1], label="fedprox")

@@ -151,7 +151,11 @@ def test_a_users_function_may_be_named(tmp_path: Path, monkeypatch: pytest.Monke
         ("cnn2_released", GREY, "cnn2_released takes inputs of shape 3x32x32, the data has 1x28x28"),
         ("small_cnn", (64,), "small_cnn takes images from 4x4 on, the data has inputs of shape 64; use mlp"),
         ("resnet", GREY, "model 'resnet' is unknown; use one of cnn1, cnn2,"),
-        (lambda wrong: nn.Linear(2, 2), GREY, "called with {}, fails; correct it"),
+        (
+            lambda wrong: nn.Linear(2, 2),
+            GREY,
+            "has a parameter 'wrong', for which there is no value; call it input_shape or num_classes or",
+        ),
         (lambda: "a net", GREY, "returned str; return a torch.nn.Module"),
     ],
 )

@@ -45,6 +45,14 @@ def test_a_loss_that_would_broadcast_is_refused_with_both_shapes(loss, model, co
         simulation(model, (inputs, targets[:, None] if column else targets), loss=loss)
 
 
+@pytest.mark.parametrize("loss", [functional.smooth_l1_loss, functional.mse_loss])
+def test_one_output_for_a_target_of_several_numbers_is_refused_where_torch_warns_of_it(loss):
+    with pytest.raises(
+        InputError, match=r"outputs of shape \[example, 1\] with targets of shape \[example, 3\]; give the"
+    ):
+        simulation(nn.Linear(4, 1), (numbers(6, 4), numbers(6, 3)), loss=loss)
+
+
 def test_a_loss_that_takes_a_column_and_a_row_is_not_refused():
     def squeezed(outputs, targets):
         return functional.mse_loss(outputs.squeeze(1), targets)

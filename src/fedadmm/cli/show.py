@@ -48,6 +48,8 @@ def _show(shown: RunData) -> None:
 def _in_all(run: RunData) -> str:
     """Return what all rounds took, whether or not a target was reached."""
     parts = [f"{format_bytes(run.total('bytes_up')[-1])} uploaded"]
+    if run.has_own_downloads:
+        parts.append(f"{format_bytes(run.total('bytes_down')[-1])} downloaded")
     if run.has_clock:
         parts.append(f"{format_seconds(run.total('simulated_seconds')[-1])} of simulated time")
     if lost := sum(len(record.lost) for record in run.rounds):

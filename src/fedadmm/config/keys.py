@@ -64,7 +64,9 @@ def tables_named(name: str) -> list[KeyTable]:
     found = [table for table in known.values() for key in table.keys if name in _names_of(table, key)]
     if not found:
         keys = {full for table in known.values() for key in table.keys for full in _names_of(table, key)}
-        remedy = near_names(name, filter(None, known), elsewhere=keys, what="tables")
+        same = sorted(full for full in keys if full.rpartition(".")[2] == name)
+        near = near_names(name, filter(None, known), elsewhere=keys, what="tables")
+        remedy = f"did you mean {' or '.join(same[:3])}?" if same else near
         raise InputError(f"there is no table or key {name!r}; {remedy}")
     last = name.rpartition(".")[2]
     return [replace(table, keys=tuple(key for key in table.keys if key.name == last)) for table in found]

@@ -35,14 +35,25 @@ class Plan:
             _apply(table, {"algorithm.name": variant})
         elif variant is not None:
             known = [*self.variants, *(name for name in ALGORITHMS if name not in self.variants)]
-            raise InputError(f"there is no variant or algorithm {variant!r}; use one of {', '.join(known)}")
+            remedy = near_names(variant, known, what="variants and algorithms")
+            raise InputError(f"there is no variant or algorithm {variant!r}; {remedy}")
         _apply(table, changes or {})
         return Experiment(**table)
 
     def experiments(self, names: Sequence[str] | None = None, *, changes: Table | None = None) -> list[Experiment]:
         """Return the experiments of these variants or algorithms; of all variants, or if it has none all algorithms."""
         known = self.variants or [n for n, kind in ALGORITHMS.items() if not trait(kind(), NeedsEveryClient)]
-        return [self.experiment(name, changes=changes) for name in (known if names is None else names)]
+        wanted, given = list(known if names is None else names), changes or {}
+        if (name := given.get("algorithm.name")) and len(wanted) > 1:
+            raise InputError(f"algorithm.name={name} would make {len(wanted)} methods one; compare {name} by its name")
+        try:
+            return [self.experiment(name, changes=changes) for name in wanted]
+        except InputError as error:
+            if len(wanted) > 1 and any(key.startswith("algorithm.") for key in given):
+                raise InputError(
+                    f"{error} (a change is for every method: write a key of one alone below [variants.NAME] in a file)"
+                ) from error
+            raise
 
 
 def preset_names() -> list[str]:

@@ -1,5 +1,6 @@
 """What is said below a table of methods: what was found, and what its marks mean."""
 
+import json
 from collections.abc import Sequence
 
 from fedadmm.report.methods import MethodRuns, much_longer
@@ -7,6 +8,7 @@ from fedadmm.report.paired import paired_sentences
 from fedadmm.report.table import family_sentence
 from fedadmm.runs.records import MIXED_CODE
 
+UNLIKE = ("learning_rate",)  # each method has its own
 COLLAPSED = "Collapsed: the run ended worse than after its first round."
 
 
@@ -28,7 +30,28 @@ def table_notes(methods: Sequence[MethodRuns]) -> list[str]:
         notes.append("(2/3): two of three seeds arrived, and means are over those.")
     if any(run.status == "collapsed" for method in methods for run in method.runs):
         notes.append(COLLAPSED)
-    return notes + mixed_code(methods)
+    return notes + not_alike(methods) + mixed_code(methods)
+
+
+def not_alike(methods: Sequence[MethodRuns]) -> list[str]:
+    """Return a sentence for each key of [local] that methods do not share, and for seeds of other lengths."""
+    local = {method.name: method.runs[0].experiment.get("local", {}) for method in methods}
+    notes = []
+    for key in dict.fromkeys(key for table in local.values() for key in table if key not in UNLIKE):
+        values: dict[str, list[str]] = {}
+        for name, table in local.items():
+            values.setdefault(json.dumps(table.get(key)), []).append(name)
+        *fewer, (usual, rest) = sorted(values.items(), key=lambda value: len(value[1]))
+        if fewer:
+            parts = [f"{value} for {', '.join(names)}" for value, names in fewer]
+            others = "the others" if len(rest) > 2 else ", ".join(rest)
+            notes.append(f"local.{key} is not the same for all: {'; '.join(parts)}; {usual} for {others}.")
+    for method in methods:
+        planned = sorted({run.goal.rounds for run in method.runs})
+        if len(planned) > 1:
+            lengths = " and ".join(map(str, planned))
+            notes.append(f"{method.name} has seeds of {lengths} rounds: final and best are those of each.")
+    return notes
 
 
 def mixed_code(methods: Sequence[MethodRuns]) -> list[str]:
@@ -68,4 +91,4 @@ def page_notes(methods: Sequence[MethodRuns], *, of_clients: bool) -> list[str]:
         COLLAPSED: any(run.status == "collapsed" for run in runs),
         f"Paper: rounds to the target in {'; '.join(where)}.": bool(where),
     }
-    return [note for note, holds in notes.items() if holds] + mixed_code(methods)
+    return [note for note, holds in notes.items() if holds] + not_alike(methods) + mixed_code(methods)

@@ -35,7 +35,8 @@ def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
     Where there is no target, rounds, bytes and simulated time are those of the whole run. Downloads that are as large
     as the uploads, refused clients, the seeds and the status are told only where there is something to tell.
     """
-    return _with_news_only([_row(method) for method in by_arrival(methods_of(runs))])
+    methods = by_arrival(methods_of(runs))
+    return _with_news_only([_row(method) for method in methods], methods)
 
 
 def report_rows(methods: Sequence[MethodRuns]) -> list[dict[str, str]]:
@@ -49,7 +50,7 @@ def report_rows(methods: Sequence[MethodRuns]) -> list[dict[str, str]]:
             {"method": ours.pop("method"), "rounds": ours.pop("rounds"), PAPER: paper}
             | {SAVING: saving(method, methods), **ours}
         )
-    return _with_news_only(rows)
+    return _with_news_only(rows, methods)
 
 
 def saving(method: MethodRuns, methods: Sequence[MethodRuns]) -> str:
@@ -176,13 +177,13 @@ def _arrived(method: MethodRuns) -> str:
     return f"{method.name} arrived in {round(method.rounds_to_target or 0, 1):g} rounds{later}"
 
 
-def _with_news_only(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+def _with_news_only(rows: list[dict[str, str]], methods: Sequence[MethodRuns]) -> list[dict[str, str]]:
     """Leave out the columns that say the usual in every row, and downloads where all are as large as the uploads."""
     usually = {"refused": "0", "status": "finished", "seeds": "1"} | dict.fromkeys(
         (PAPER, SAVING, TIME, WORST, SPENT), ""
     )
     left_out = {key for key, usual in usually.items() if all(row.get(key, usual) == usual for row in rows)}
-    if all(row[DOWNLOAD] == row[UPLOAD] for row in rows):
+    if not any(run.has_own_downloads for method in methods for run in method.runs):
         left_out.add(DOWNLOAD)
     return [{key: text for key, text in row.items() if key not in left_out} for row in rows]
 

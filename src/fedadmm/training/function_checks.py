@@ -19,8 +19,8 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
     """Refuse a loss or a metric of these outputs and targets that is none; what it raises is raised."""
     is_loss = name == "loss"
     given = mapped(_with_gradient if is_loss else _copy, outputs), mapped(_copy, targets)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, of a broadcast
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         value = function(*given)
     _check_number(name, value)
     if is_loss and not isinstance(value, torch.Tensor):
@@ -38,6 +38,11 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
             f"the {name} compares each output with the targets of all examples: outputs have shape "
             f"[example{_listed(outputs)}], targets [example{_listed(targets)}]; give both the same shape, with "
             "targets[:, None], or nn.Flatten(0) as the model's last layer"
+        )
+    if any("target size" in str(one.message) for one in said):  # torch's, of a broadcast that is not the one above
+        raise InputError(
+            f"the {name} compares outputs of shape [example{_listed(outputs)}] with targets of shape "
+            f"[example{_listed(targets)}]; give the model's last layer an output for each number of a target"
         )
     if is_loss and _adds_up(function, float(value.detach()), outputs, targets):
         raise InputError("the loss of twice the examples is twice as large; return the mean over the examples")

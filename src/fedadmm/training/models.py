@@ -176,6 +176,16 @@ def initial_model(
     with calling(f"model {name_of(model)}"):
         names = inspect.signature(model).parameters
     arguments = {key: value for key, value in facts.items() if key in names} | dict(options or {})
+    unknown = [
+        name
+        for name, one in names.items()
+        if name not in arguments and one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if unknown:
+        raise InputError(
+            f"model {name_of(model)} has a parameter {unknown[0]!r}, for which there is no value; call it "
+            f"{' or '.join(facts)}, give it a default, or set model.options.{unknown[0]}"
+        )
     with torch.random.fork_rng(devices=[]), calling(f"model {name_of(model)}, called with {arguments},"):
         torch.manual_seed(torch_seed(seed, "model"))
         with warnings.catch_warnings():
