@@ -112,6 +112,16 @@ class ShortModel(FedAvg):
         return server.theta[1:]
 
 
+class DoubleModel(FedAvg):
+    def model(self, server):
+        return server.theta.double()
+
+
+class NoClient(FedAvg):
+    def init_client(self, theta):
+        return None
+
+
 class OldSolve(FedAvg):
     def client_update(self, server, client, problem):
         w = problem.solve(start=server.theta)
@@ -147,7 +157,9 @@ SENTENCES = {
     "OtherServer": "server_update returns Server(theta, y_sum), where Server(theta) was before",
     "NoneInIt": "download returns NoneType as y_sum; a message holds vectors and numbers",
     "ThetaLater": "init_server returns ('y', 'theta'); its first field must be theta",
-    "ShortModel": "model returns no vector of theta's size",
+    "ShortModel": "model returns no vector of theta's size and dtype",
+    "DoubleModel": "model returns no vector of theta's size and dtype",
+    "NoClient": "return a NamedTuple of vectors and numbers, or leave init_client out if clients keep nothing",
     "OldSolve": "problem.solve returns a Solution since 0.2; write problem.solve(...).w",
     "OldSolveKept": "problem.solve returns a Solution since 0.2; write problem.solve(...).w",
 }

@@ -69,8 +69,9 @@ def probe(algorithm: AnyAlgorithm, theta: Vector) -> Forms:
         uploads.append(upload)
         following = trial.message("server_update", server, upload, Turnout(last_round + 1, 1.0, 2.0, 1.0))
         trial.check_sizes("server_update", following, like=server)
-        if _shape(trial.called("model", following)) != theta.shape:
-            raise trial.error("model returns no vector of theta's size; return the point to be evaluated")
+        model = trial.called("model", following)
+        if _shape(model) != theta.shape or model.dtype != theta.dtype:
+            raise trial.error("model returns no vector of theta's size and dtype; return the point to be evaluated")
         server, client = following, after
     return Forms(trial.message("download", server), client, uploads[0])
 
@@ -102,9 +103,10 @@ class _Trial:
     def checked(self, method: str, message: Any) -> Any:
         """Return a message; refuse what is not a NamedTuple of vectors and numbers."""
         if not (isinstance(message, tuple) and hasattr(message, "_fields")):
+            other = ", or leave init_client out if clients keep nothing" if method == "init_client" else ""
             raise self.error(
                 f"{method} returns {type(message).__name__} where a message belongs; return a NamedTuple of vectors "
-                "and numbers"
+                f"and numbers{other}"
             )
         for name, field in zip(message._fields, message, strict=True):
             if not isinstance(field, torch.Tensor | int | float):
