@@ -99,6 +99,7 @@ def test_a_key_is_shown_with_its_table_and_one_of_algorithm_with_each_that_has_i
     assert shown("local.epochs") == {"local": ["epochs"]}
     assert shown("clock.availability.share") == {"clock.availability": ["share"]}
     assert shown("rounds") == {"": ["rounds"]}
+    assert shown("algorithm") == shown("algorithm.name") == {"": ["algorithm"]}
     assert shown("fedprox.rho") == {"algorithm fedprox": ["rho"]}
     assert shown("algorithm.look_ahead") == {
         "algorithm fast_fedadmm": ["look_ahead"],

@@ -94,7 +94,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"model": failing}, rf"model test_own_functions:failing, called with {{}}, fails; correct it{LINE}"),
     (
         {"model": lambda depth: depth},
-        "has a parameter 'depth', for which there is no value; call it input_shape or .*, or set model.options.depth",
+        "has a parameter 'depth', for which there is no value; rename it to input_shape or .*: set model.options.depth",
     ),
     ({"model": lambda: 3}, "returned int; return a torch.nn.Module"),
     ({"model": None}, "model=None is not a model"),

@@ -29,11 +29,14 @@ def plan(tmp_path):
 
 def test_a_change_that_would_make_all_methods_one_is_refused(plan):
     with pytest.raises(
-        InputError, match=r"algorithm.name=fedprox would make 2 methods one; compare fedprox by its name"
+        InputError, match=r"with algorithm.name changed for all, fedavg and scaffold are the same; leave one"
     ):
         plan.experiments(["fedavg", "scaffold"], changes={"algorithm.name": "fedprox"})
-    (one,) = plan.experiments(["gentle"], changes={"algorithm.name": "fedprox"})
-    assert one.algorithm == FedProx()
+    with pytest.raises(InputError, match="with algorithm changed for all, fedavg and scaffold are the same"):
+        plan.experiments(["fedavg", "scaffold"], changes={"algorithm": {"name": "fedprox"}})
+    # Variants may differ in something else.
+    gentle, usual = plan.experiments(["gentle", "fedavg"], changes={"algorithm.name": "fedprox"})
+    assert gentle.algorithm == usual.algorithm == FedProx()
 
 
 def test_a_key_of_one_method_among_several_is_refused_with_the_place_for_it(plan):

@@ -83,12 +83,21 @@ class Smooths(Sound):
         return sum(models) / len(models)
 
 
+class Begun(NamedTuple):
+    theta: torch.Tensor
+    g_mean: torch.Tensor
+    begin: torch.Tensor
+
+
 class StaysAtTheBeginning(Sound):
+    def init_server(self, theta: Any) -> Any:
+        return Begun(*super().init_server(theta), theta.clone())
+
+    def server_update(self, server: Any, mean: Any, turnout: Any) -> Any:
+        return Begun(*super().server_update(server, mean, turnout), server.begin)
+
     def model(self, server: Any) -> Any:
-        return BEGINNING.setdefault("theta", server.theta)
-
-
-BEGINNING: dict[str, torch.Tensor] = {}
+        return server.begin
 
 
 class Forgets(Sound):
@@ -185,6 +194,11 @@ BROKEN: dict[type[Sound], str] = {
     KnowsItsProcess: "One process and many give the same bytes.",
     Mixes: "A stack of clients as one tensor program gives the same model, but for rounding.",
 }
+SEEN = {
+    Elsewhere: "is not theta^0 before the first round",
+    Smooths: "is another one when it is asked for again",
+    StaysAtTheBeginning: "is still theta^0 after three rounds",
+}
 ALSO = {Counts: "A round whose updates are all lost leaves no trace."}
 
 
@@ -199,6 +213,7 @@ def test_a_method_that_breaks_a_law_is_found_and_told_the_remedy(kind: type[Soun
     assert BROKEN[kind] in found
     assert kind not in ALSO or ALSO[kind] in found
     assert "; " in found[BROKEN[kind]]  # what was seen; the remedy
+    assert SEEN.get(kind, "") in found[BROKEN[kind]]
     if kind in (SendsTooMuch, Drifts, KnowsItsProcess):
         assert len(found) == 1, found
 

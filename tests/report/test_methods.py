@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,8 @@ from fedadmm.report.table import (
     report_rows,
 )
 from run_folders import write_run
+
+PARTLY = "(2/3): two of three seeds arrived, and means are over those."
 
 
 def runs_of(tmp_path, *accuracies, label="fedavg", **options):
@@ -70,12 +73,16 @@ def test_local_work_that_is_not_the_same_for_all_is_said_below_the_table(tmp_pat
 
 
 def test_seeds_that_were_run_for_other_lengths_are_said_below_the_table(tmp_path):
-    short, long = runs_of(tmp_path, [0.1, 0.6, 0.6], [0.1, 0.6])
-    assert table_notes(methods_of([short, long])) == []  # one has stopped before
-    longer = replace(long, experiment=long.experiment | {"rounds": 60})
-    assert table_notes(methods_of([short, longer])) == [
-        "fedavg has seeds of 3 and 60 rounds: final and best are those of each."
-    ]
+    def runs(*rounds):
+        return [
+            replace(run, experiment=run.experiment | {"rounds": number})
+            for run, number in zip(runs_of(tmp_path, [0.1, 0.6], [0.1] * 3, [0.1] * 5), rounds, strict=True)
+        ]
+
+    assert table_notes(methods_of(runs(2, 60, 60))) == [PARTLY]  # two have stopped before
+    said = "fedavg has seeds of 2, 3 and 5 rounds: its final score is that of each one's last round."
+    shutil.rmtree(tmp_path)
+    assert table_notes(methods_of(runs(2, 3, 5))) == [PARTLY, said]
 
 
 def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
@@ -90,9 +97,8 @@ def test_a_miss_is_never_hidden_in_a_mean(tmp_path):
     # What the marks mean stands below the table, where they occur.
     missed = "N+ rounds: the test accuracy did not reach 0.5 in the N rounds that there are, "
     missed += 'so no bytes are counted up to it: "-".'
-    partly = "(2/3): two of three seeds arrived, and means are over those."
     notes = [table_notes(methods_of(runs)) for runs in (none, some, all_of_them, [*none, *some])]
-    assert notes == [[missed], [partly], [], [missed, partly]]
+    assert notes == [[missed], [PARTLY], [], [missed, PARTLY]]
 
 
 def test_each_method_is_held_against_the_best_of_the_others(tmp_path):

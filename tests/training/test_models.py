@@ -154,7 +154,7 @@ def test_a_users_function_may_be_named(tmp_path: Path, monkeypatch: pytest.Monke
         (
             lambda wrong: nn.Linear(2, 2),
             GREY,
-            "has a parameter 'wrong', for which there is no value; call it input_shape or num_classes or",
+            "has a parameter 'wrong', for which there is no value; rename it to input_shape or",
         ),
         (lambda: "a net", GREY, "returned str; return a torch.nn.Module"),
     ],

@@ -1,5 +1,6 @@
 """Targets of any shape: what is refused, and that each score is what its name says."""
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -51,6 +52,11 @@ def test_one_output_for_a_target_of_several_numbers_is_refused_where_torch_warns
         InputError, match=r"outputs of shape \[example, 1\] with targets of shape \[example, 3\]; give the"
     ):
         simulation(nn.Linear(4, 1), (numbers(6, 4), numbers(6, 3)), loss=loss)
+
+
+def test_several_outputs_for_a_target_of_one_number_may_be_meant():
+    with warnings.catch_warnings(action="ignore"):  # torch's, in training
+        simulation(nn.Linear(4, 3), (numbers(6, 4), numbers(6, 1)), loss=functional.smooth_l1_loss).advance()
 
 
 def test_a_loss_that_takes_a_column_and_a_row_is_not_refused():

@@ -58,18 +58,21 @@ def tables_named(name: str) -> list[KeyTable]:
 
     A key of [algorithm], such as algorithm.rho, is a key of several.
     """
+    name = "algorithm" if name == "algorithm.name" else name
     known = {table.name.removeprefix("algorithm "): table for table in tables()}
     if name in known:
         return [known[name]]
-    found = [table for table in known.values() for key in table.keys if name in _names_of(table, key)]
-    if not found:
-        keys = {full for table in known.values() for key in table.keys for full in _names_of(table, key)}
-        same = sorted(full for full in keys if full.rpartition(".")[2] == name)
-        near = near_names(name, filter(None, known), elsewhere=keys, what="tables")
-        remedy = f"did you mean {' or '.join(same[:3])}?" if same else near
-        raise InputError(f"there is no table or key {name!r}; {remedy}")
-    last = name.rpartition(".")[2]
-    return [replace(table, keys=tuple(key for key in table.keys if key.name == last)) for table in found]
+    owners: dict[str, list[KeyTable]] = {}
+    for table in known.values():
+        for key in table.keys:
+            for full in _names_of(table, key):
+                owners.setdefault(full, []).append(replace(table, keys=(key,)))
+    if name in owners:
+        return owners[name]
+    same = sorted(full for full in owners if full.rpartition(".")[2] == name)
+    near = near_names(name, filter(None, known), elsewhere=owners, what="tables")
+    remedy = f"did you mean {' or '.join(same[:3])}?" if same else near
+    raise InputError(f"there is no table or key {name!r}; {remedy}")
 
 
 def _names_of(table: KeyTable, key: Key) -> set[str]:

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,21 @@ class Plan:
     def experiments(self, names: Sequence[str] | None = None, *, changes: Table | None = None) -> list[Experiment]:
         """Return the experiments of these variants or algorithms; of all variants, or if it has none all algorithms."""
         known = self.variants or [n for n, kind in ALGORITHMS.items() if not trait(kind(), NeedsEveryClient)]
-        wanted, given = list(known if names is None else names), changes or {}
-        if (name := given.get("algorithm.name")) and len(wanted) > 1:
-            raise InputError(f"algorithm.name={name} would make {len(wanted)} methods one; compare {name} by its name")
+        wanted = list(known if names is None else names)
+        changed = [key for key in changes or {} if key.partition(".")[0] == "algorithm"]
         try:
-            return [self.experiment(name, changes=changes) for name in wanted]
+            experiments = [self.experiment(name, changes=changes) for name in wanted]
         except InputError as error:
-            if len(wanted) > 1 and any(key.startswith("algorithm.") for key in given):
+            if len(wanted) > 1 and changed and str(error).startswith("in [algorithm]"):
                 raise InputError(
                     f"{error} (a change is for every method: write a key of one alone below [variants.NAME] in a file)"
                 ) from error
             raise
+        unnamed = [(name, one.replace(label=None)) for name, one in zip(wanted, experiments, strict=True) if changed]
+        for (name, one), (other, same) in combinations(unnamed, 2):
+            if one == same:
+                raise InputError(f"with {changed[0]} changed for all, {name} and {other} are the same; leave one out")
+        return experiments
 
 
 def preset_names() -> list[str]:

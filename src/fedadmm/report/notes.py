@@ -40,17 +40,19 @@ def not_alike(methods: Sequence[MethodRuns]) -> list[str]:
     for key in dict.fromkeys(key for table in local.values() for key in table if key not in UNLIKE):
         values: dict[str, list[str]] = {}
         for name, table in local.items():
-            values.setdefault(json.dumps(table.get(key)), []).append(name)
+            values.setdefault(json.dumps(table[key]) if key in table else "none", []).append(name)
         *fewer, (usual, rest) = sorted(values.items(), key=lambda value: len(value[1]))
         if fewer:
             parts = [f"{value} for {', '.join(names)}" for value, names in fewer]
             others = "the others" if len(rest) > 2 else ", ".join(rest)
             notes.append(f"local.{key} is not the same for all: {'; '.join(parts)}; {usual} for {others}.")
     for method in methods:
-        planned = sorted({run.goal.rounds for run in method.runs})
-        if len(planned) > 1:
-            lengths = " and ".join(map(str, planned))
-            notes.append(f"{method.name} has seeds of {lengths} rounds: final and best are those of each.")
+        whole = sorted({len(run.rounds) for run in method.runs if len(run.rounds) >= run.goal.rounds})
+        if len(whole) > 1:
+            lengths = f"{', '.join(map(str, whole[:-1]))} and {whole[-1]}"
+            notes.append(
+                f"{method.name} has seeds of {lengths} rounds: its final score is that of each one's last round."
+            )
     return notes
 
 

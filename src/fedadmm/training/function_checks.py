@@ -14,6 +14,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.data.examples import Tree, leaves, mapped
 from fedadmm.training.evaluation import Loss, Metric
 
+_TORCHS_WARNING = "Using a target size"
+
 
 def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tree) -> None:
     """Refuse a loss or a metric of these outputs and targets that is none; what it raises is raised."""
@@ -39,13 +41,21 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
             f"[example{_listed(outputs)}], targets [example{_listed(targets)}]; give both the same shape, with "
             "targets[:, None], or nn.Flatten(0) as the model's last layer"
         )
-    if any("target size" in str(one.message) for one in said):  # torch's, of a broadcast that is not the one above
+    # Torch's own losses warn of a broadcast; wider outputs, as of an ensemble, may be meant.
+    if is_loss and _is_narrower(outputs, targets) and any(_TORCHS_WARNING in str(one.message) for one in said):
         raise InputError(
             f"the {name} compares outputs of shape [example{_listed(outputs)}] with targets of shape "
             f"[example{_listed(targets)}]; give the model's last layer an output for each number of a target"
         )
     if is_loss and _adds_up(function, float(value.detach()), outputs, targets):
         raise InputError("the loss of twice the examples is twice as large; return the mean over the examples")
+
+
+def _is_narrower(outputs: Any, targets: Any) -> bool:
+    """Return whether outputs have one number where targets have several."""
+    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor) or outputs.ndim != targets.ndim:
+        return False
+    return any(ours == 1 < theirs for ours, theirs in zip(outputs.shape[1:], targets.shape[1:], strict=True))
 
 
 def check_cross_entropy(loss: Loss, outputs: Any, targets: Iterable[Any]) -> None:

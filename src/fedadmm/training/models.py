@@ -183,8 +183,8 @@ def initial_model(
     ]
     if unknown:
         raise InputError(
-            f"model {name_of(model)} has a parameter {unknown[0]!r}, for which there is no value; call it "
-            f"{' or '.join(facts)}, give it a default, or set model.options.{unknown[0]}"
+            f"model {name_of(model)} has a parameter {unknown[0]!r}, for which there is no value; rename it "
+            f"to {' or '.join(facts)}, or give it a default (in a file: set model.options.{unknown[0]})"
         )
     with torch.random.fork_rng(devices=[]), calling(f"model {name_of(model)}, called with {arguments},"):
         torch.manual_seed(torch_seed(seed, "model"))
