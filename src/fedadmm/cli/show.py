@@ -11,7 +11,7 @@ from fedadmm.core.metrics import metric_like
 from fedadmm.report.methods import methods_of
 from fedadmm.report.notes import table_notes
 from fedadmm.report.runs import RunData, read_run
-from fedadmm.report.table import TEXT_COLUMNS, comparison_rows, format_bytes, format_seconds
+from fedadmm.report.table import TEXT_COLUMNS, comparison_rows, format_bytes, format_seconds, has_own_downloads
 from fedadmm.runs.records import NOISE_FILE, Record
 
 
@@ -48,7 +48,7 @@ def _show(shown: RunData) -> None:
 def _in_all(run: RunData) -> str:
     """Return what all rounds took, whether or not a target was reached."""
     parts = [f"{format_bytes(run.total('bytes_up')[-1])} uploaded"]
-    if run.has_own_downloads:
+    if has_own_downloads(run):
         parts.append(f"{format_bytes(run.total('bytes_down')[-1])} downloaded")
     if run.has_clock:
         parts.append(f"{format_seconds(run.total('simulated_seconds')[-1])} of simulated time")

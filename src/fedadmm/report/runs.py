@@ -126,12 +126,6 @@ class RunData:
         return np.cumsum(self.steps(key))
 
     @cached_property
-    def has_own_downloads(self) -> bool:
-        """Whether clients are sent clearly more, or less, than they upload."""
-        down, up = (sum(record.value(key) or 0 for record in self.rounds) for key in ("bytes_down", "bytes_up"))
-        return abs(down - up) > 0.01 * up
-
-    @cached_property
     def arrival(self) -> int | None:
         """The first round that reached the target, None if none did."""
         return self.goal.arrival(self.rounds)

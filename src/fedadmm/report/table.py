@@ -29,6 +29,12 @@ def format_seconds(number: float) -> str:
     return f"{number:,.0f} s" if number >= 10 else f"{number:.2g} s"
 
 
+def has_own_downloads(run: RunData) -> bool:
+    """Return whether clients are sent clearly more, or less, than they upload."""
+    down, up = (sum(record.value(key) or 0 for record in run.rounds) for key in ("bytes_down", "bytes_up"))
+    return abs(down - up) > 0.01 * up
+
+
 def comparison_rows(runs: Sequence[RunData]) -> list[dict[str, str]]:
     """Return a row per method, as text, in the order of arrival: rounds and bytes to the target, final and best score.
 
@@ -183,7 +189,7 @@ def _with_news_only(rows: list[dict[str, str]], methods: Sequence[MethodRuns]) -
         (PAPER, SAVING, TIME, WORST, SPENT), ""
     )
     left_out = {key for key, usual in usually.items() if all(row.get(key, usual) == usual for row in rows)}
-    if not any(run.has_own_downloads for method in methods for run in method.runs):
+    if not any(has_own_downloads(run) for method in methods for run in method.runs):
         left_out.add(DOWNLOAD)
     return [{key: text for key, text in row.items() if key not in left_out} for row in rows]
 
