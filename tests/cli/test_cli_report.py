@@ -86,6 +86,9 @@ def test_a_run_is_shown_with_scores_as_in_tables_whole_numbers_and_bytes_in_thei
     (last,) = [line for line in said.stdout.splitlines() if line.startswith("│     3 │")]
     assert [cell.strip() for cell in last.strip("│").split("│")] == ["3", "0.750", "-", "-", "1", "1.0 kB", "0.5"]
     assert said.stdout.endswith("In all 3 rounds: 3.0 kB uploaded.\n")
+    twice = write_run(tmp_path / "b", [0.25, 0.5], bytes_down=[2000, 2000])
+    said = CliRunner().invoke(app, ["show", str(twice)])
+    assert said.stdout.endswith("In all 2 rounds: 2.0 kB uploaded, 4.0 kB downloaded.\n")
 
 
 def test_several_runs_are_shown_and_what_else_a_pattern_names_is_not(tmp_path, monkeypatch):
