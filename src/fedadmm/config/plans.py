@@ -51,7 +51,7 @@ class Plan:
         except InputError as error:
             if len(wanted) > 1 and changed and str(error).startswith("in [algorithm]"):
                 raise InputError(
-                    f"{error} (a change is for every method: write a key of one alone below [variants.NAME] in a file)"
+                    f"{error}; a change is for all methods, so write a key of one alone below [variants.NAME] in a file"
                 ) from error
             raise
         unnamed = [(name, one.replace(label=None)) for name, one in zip(wanted, experiments, strict=True) if changed]
