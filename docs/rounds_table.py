@@ -18,13 +18,10 @@ def table(study: Study, results: Path) -> str:
         for method in methods_of(section.runs)
     }
     theirs = {(run.column, run.experiment.method): run.rounds for run in runs}
-    columns = list(dict.fromkeys(column for column, _ in theirs))
-    rows = []
-    for method in dict.fromkeys(method for _, method in theirs):
-        cells = {column: _cell(ours.get((column, method)), theirs[column, method]) for column in columns}
-        if any(cells.values()):
-            rows.append({"method": method} | cells)
-    return markdown(rows)
+    columns, methods = (list(dict.fromkeys(names)) for names in zip(*theirs, strict=True))
+    cells = {pair: _cell(ours.get(pair), rounds) for pair, rounds in theirs.items()}
+    shown = [method for method in methods if any(cells[column, method] for column in columns)]
+    return markdown([{"": column} | {method: cells[column, method] for method in shown} for column in columns])
 
 
 def _cell(ours: str | None, theirs: str | None) -> str:

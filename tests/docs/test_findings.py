@@ -190,37 +190,32 @@ class TestFamily:
 class TestReproduction:
     def test_the_default_arrives_first_on_the_small_network_and_algorithm_1_not_at_all(self) -> None:
         columns = [table for table in tables("REPRODUCTION.md") if {"fast_fedadmm", "fedprox"} <= table.keys()]
-        assert len(columns) == 1 + 2 + 1  # the first table, and the sizes of messages
-        for table in columns[1:3]:
+        assert len(columns) == 2 + 1  # and the sizes of messages
+        for table in columns[:2]:
             arrived = {name: number(row["rounds"]) for name, row in table.items() if "+" not in row["rounds"]}
             assert min(arrived, key=arrived.__getitem__) == "fast_fedadmm"
             assert "fedadmm" not in arrived
             assert number(table["fedavg"]["best"]) > number(table["fedadmm"]["best"])
         assert set(arrived) == {"fast_fedadmm", "fedsgd"}  # on non-IID data
-        assert all("status" not in row for table in columns[1:3] for row in table.values())  # nothing is lost
+        assert all("status" not in row for table in columns[:2] for row in table.values())  # nothing is lost
 
     def test_on_the_papers_networks_the_default_is_ahead_of_all_that_ran_and_of_the_papers_figures_with_100_clients(
         self,
     ) -> None:
         first, iid, other = tables("REPRODUCTION.md")[:3]
-        columns = list(first["fedavg"])[1:]
         ours, papers = (
-            {name: {c: found[0] for c in columns if (found := re.findall(what, row[c]))} for name, row in first.items()}
+            {
+                c: {n: float(found[0]) for n, cell in row.items() if (found := re.findall(what, cell))}
+                for c, row in first.items()
+            }
             for what in (r"^\d+(?:\.\d+)?", r"\((\d+)")
         )
-        assert len(ours["fast_fedadmm"]) == len(columns) == 8
-        for column, rounds in ours["fast_fedadmm"].items():
-            others = [float(row[column]) for name, row in ours.items() if name != "fast_fedadmm" and column in row]
-            assert all(float(rounds) < other for other in others)
+        assert len(first) == 8
+        for column in first:
+            assert min(ours[column], key=ours[column].__getitem__) == "fast_fedadmm"
             # The paper's FedADMM is ahead of ours with 1,000 clients, and of its own baselines everywhere.
-            assert (float(rounds) < float(papers["fedadmm"][column])) == (column in columns[:2])
-            assert all(
-                float(papers["fedadmm"][column]) < float(p)
-                for n, row in papers.items()
-                if n != "fedadmm"
-                for c, p in row.items()
-                if c == column
-            )
+            assert min(papers[column], key=papers[column].__getitem__) == "fedadmm"
+            assert (ours[column]["fast_fedadmm"] < papers[column]["fedadmm"]) == ("_100/" in column)
         assert abs(number(other["fedavg"]["rounds"]) / number(other["fedavg"]["paper"]) - 1) < 0.05
         assert number(iid["fedavg"]["rounds"]) < number(iid["fedavg"]["paper"])
         assert "+" in other["fedadmm"]["rounds"]
