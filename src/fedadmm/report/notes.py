@@ -30,11 +30,16 @@ def table_notes(methods: Sequence[MethodRuns]) -> list[str]:
         notes.append("(2/3): two of three seeds arrived, and means are over those.")
     if any(run.status == "collapsed" for method in methods for run in method.runs):
         notes.append(COLLAPSED)
-    return notes + not_alike(methods) + mixed_code(methods)
+    return notes + unlike_runs(methods)
 
 
-def not_alike(methods: Sequence[MethodRuns]) -> list[str]:
-    """Return a sentence for each key of [local] that methods do not share, and for seeds of other lengths."""
+def unlike_runs(methods: Sequence[MethodRuns]) -> list[str]:
+    """Return what makes runs harder to compare: other local work, seeds of other lengths, code of two kinds."""
+    return other_local_work(methods) + other_lengths(methods) + mixed_code(methods)
+
+
+def other_local_work(methods: Sequence[MethodRuns]) -> list[str]:
+    """Return a sentence for each key of [local] that is not the same for all methods."""
     local = {method.name: method.runs[0].experiment.get("local", {}) for method in methods}
     notes = []
     for key in dict.fromkeys(key for table in local.values() for key in table if key not in UNLIKE):
@@ -46,6 +51,12 @@ def not_alike(methods: Sequence[MethodRuns]) -> list[str]:
             parts = [f"{value} for {', '.join(names)}" for value, names in fewer]
             others = "the others" if len(rest) > 2 else ", ".join(rest)
             notes.append(f"local.{key} is not the same for all: {'; '.join(parts)}; {usual} for {others}.")
+    return notes
+
+
+def other_lengths(methods: Sequence[MethodRuns]) -> list[str]:
+    """Return a sentence for each method whose seeds came to the end of runs of other lengths."""
+    notes = []
     for method in methods:
         whole = sorted({len(run.rounds) for run in method.runs if len(run.rounds) >= run.goal.rounds})
         if len(whole) > 1:
@@ -93,4 +104,4 @@ def page_notes(methods: Sequence[MethodRuns], *, of_clients: bool) -> list[str]:
         COLLAPSED: any(run.status == "collapsed" for run in runs),
         f"Paper: rounds to the target in {'; '.join(where)}.": bool(where),
     }
-    return [note for note, holds in notes.items() if holds] + not_alike(methods) + mixed_code(methods)
+    return [note for note, holds in notes.items() if holds] + unlike_runs(methods)

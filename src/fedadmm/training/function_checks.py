@@ -51,9 +51,13 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
         raise InputError("the loss of twice the examples is twice as large; return the mean over the examples")
 
 
+def _are_tensors(*parts: Any) -> bool:
+    return all(isinstance(part, torch.Tensor) for part in parts)
+
+
 def _is_narrower(outputs: Any, targets: Any) -> bool:
     """Return whether outputs have one number where targets have several."""
-    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor) or outputs.ndim != targets.ndim:
+    if not _are_tensors(outputs, targets) or outputs.ndim != targets.ndim:
         return False
     return any(ours == 1 < theirs for ours, theirs in zip(outputs.shape[1:], targets.shape[1:], strict=True))
 
@@ -132,7 +136,7 @@ def _same(before: Any, after: Any) -> bool:
 
 def _adds_up(loss: Loss, value: float, outputs: Any, targets: Any) -> bool:
     """Return whether a loss is a sum over examples."""
-    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor) or not math.isfinite(value):
+    if not _are_tensors(outputs, targets) or not math.isfinite(value):
         return False
     try:
         twice = float(loss(torch.cat([outputs, outputs]), torch.cat([targets, targets])))
@@ -143,7 +147,7 @@ def _adds_up(loss: Loss, value: float, outputs: Any, targets: Any) -> bool:
 
 def _broadcasts(function: Metric, outputs: Any, targets: Any) -> bool:
     """Return whether a loss of outputs [n, 1] and targets [n], or the other way round, is no mean over examples."""
-    if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
+    if not _are_tensors(outputs, targets):
         return False
     shapes = [[length for length in part.shape[1:] if length != 1] for part in (outputs, targets)]
     if outputs.ndim == targets.ndim or shapes[0] != shapes[1]:
