@@ -44,6 +44,14 @@ def test_folders_that_are_no_runs_are_named(tmp_path):
         read_run(tmp_path / "a")
 
 
+def test_a_file_whose_local_is_no_table_is_named(tmp_path):
+    folder = write_run(tmp_path / "a", [0.1])
+    text = (folder / "experiment.toml").read_text()
+    (folder / "experiment.toml").write_text(f"local = 3\n{text}")
+    with pytest.raises(InputError, match=r"local is not a table in experiment.toml"):
+        read_run(folder)
+
+
 def test_a_line_that_a_kill_cut_in_half_is_passed_over(tmp_path):
     folder = write_run(tmp_path / "a", [0.1, 0.2])
     with (folder / "rounds.jsonl").open("a") as file:

@@ -45,7 +45,7 @@ def other_local_work(methods: Sequence[MethodRuns]) -> list[str]:
     for key in dict.fromkeys(key for table in local.values() for key in table if key not in UNLIKE):
         values: dict[str, list[str]] = {}
         for name, table in local.items():
-            values.setdefault(json.dumps(table[key]) if key in table else "none", []).append(name)
+            values.setdefault(json.dumps(table[key], default=str) if key in table else "none", []).append(name)
         *fewer, (usual, rest) = sorted(values.items(), key=lambda value: len(value[1]))
         if fewer:
             parts = [f"{value} for {', '.join(names)}" for value, names in fewer]

@@ -166,6 +166,8 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
         return "experiment.toml names no algorithm"
     if not _is_number(experiment.get("rounds")) or not _is_number(experiment.get("target", 0)):
         return "rounds or target is not a number in experiment.toml"
+    if not isinstance(experiment.get("local", {}), dict):
+        return "local is not a table in experiment.toml"
     try:
         metric_named(str(experiment.get("metric", "accuracy")), experiment.get("direction"))
     except InputError as error:
