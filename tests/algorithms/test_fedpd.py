@@ -134,12 +134,14 @@ def test_a_message_is_lost_only_where_it_was_sent_and_its_client_goes_on_alone(e
     for record in records:
         assert set(record.get("lost", ())) <= set(record["silent"])
         assert sorted([*record["clients"], *record["silent"]]) == list(range(8))
+        num_sent = len(record["clients"]) + len(record.get("lost", ()))
+        assert record["bytes_down"] == 4 * NUM_PARAMETERS * num_sent  # lost or not
     lossless = _run(engine=engine, participation=lambda number, generator, devices: records[number - 1]["clients"])
     expected = outcome(lossless, rounds=ROUNDS)
     if engine == "serial":
         assert identical((checkpoint, states), expected[:2])
     else:  # with faults uploads are summed one by one
-        _near((checkpoint, states, [{**r, "lost": ()} for r in records]), expected)
+        _near((checkpoint, states, [{**r, "bytes_down": r["bytes_up"]} for r in records]), expected)
 
 
 def test_a_run_that_stopped_in_silence_goes_on(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def run_round(
 ) -> tuple[ServerCheckpoint, RoundSummary]:
     """Apply the results of one round, which come in rising order of their clients' ids.
 
-    asked: all whose results might have come, for a transport that has to know them.
+    asked: who was sent the download, whether an answer came or not; if nobody is named, those who answered.
     """
     number, server, (floats, integers), seen = checkpoint
     uploads: Collector = MeanInOrder()
@@ -209,12 +209,11 @@ def run_round(
         buffers = transport.buffer_collector(buffers, number + 1)
     down = num_bytes(algorithm.download(server)) + num_bytes(checkpoint.buffers)
     done: list[ClientResult] = []  # without their uploads
-    bytes_up = bytes_down = num_uploads = 0
+    bytes_up = num_uploads = 0
 
     for result in results:
         done.append(result._replace(upload=(), wire=None))
         if not result.silent:
-            bytes_down += down
             bytes_up += num_bytes(result.upload) if result.bytes_up is None else result.bytes_up
             bytes_up += num_bytes(result.stats.buffers)
         members = (result.client,) if result.mean_of is None else result.mean_of
@@ -224,6 +223,7 @@ def run_round(
             if floats.numel():
                 buffers.add((result.stats.buffers.floats,), weight=sum(map(weight, members)), clients=members)
 
+    num_asked = len(asked) or sum(not result.silent for result in done)
     refused = [result for result in done if not result.finite]
     # With no weight behind its mean a round is void: what was sent in it counts as lost.
     counting = [result for result in done if result.finite and (result.silent or uploads.weight)]
@@ -248,7 +248,7 @@ def run_round(
         sum(result.stats.steps for result in done),
         sum(result.stats.gradient_evaluations for result in done),
         bytes_up,
-        bytes_down,
+        down * num_asked,
         {} if is_hidden else achieved([result.stats for result in counting]),
         _ids(result for result in counting if result.silent),
         _ids(result for result in refused if result.oversized),

@@ -208,6 +208,7 @@ class AlgorithmStrategy(Strategy):
                 weight=lambda client: 1.0,
                 registered=registered,
                 transport=transport,
+                asked=[request.client for _, request in self._round.requests],
             )
         self._round.applied = (checkpoint, summary)
         if private is not None:  # before anything of it leaves

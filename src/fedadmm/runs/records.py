@@ -43,8 +43,8 @@ class Record:
     refused: tuple[int, ...]  # whose uploads were not finite, or too large
     steps: int  # local steps of all clients
     gradient_evaluations: int  # of single examples
-    bytes_up: int  # that clients sent
-    bytes_down: int  # that clients were sent
+    bytes_up: int  # that arrived
+    bytes_down: int  # that clients were sent, whether they answered or not
     seconds: float  # that the round took here
     lost: tuple[int, ...] = ()  # who was asked, and whose answer did not come in time
     # The user's own, the distance to the optimum, a certificate, what the clients achieved, and what privacy cost:

@@ -105,7 +105,7 @@ class Simulation:
                 weight=self.weights,
                 registered=self.weights.total,
                 transport=transport,
-                asked=[assignment.client for assignment in assignments],
+                asked=[assignment.client for assignment in assignments if assignment.sends],
             )
         counted = sorted(summary.clients + summary.silent)
         due = last or number % (self.federation.options.evaluate_every or 1) == 0
