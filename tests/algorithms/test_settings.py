@@ -111,7 +111,7 @@ def test_an_algorithm_is_a_frozen_value(algorithm: Any) -> None:
         (lambda: LookAhead(inner=Scaffold()), "Scaffold needs clients that start at theta"),
         (lambda: LookAhead(inner=FedSGD()), "FedSGD needs clients that start at theta"),
         (lambda: RandomisedServer(awake=0.0), "awake=0.0 is out of range; use a probability above 0 and up to 1"),
-        (lambda: RandomisedServer(inner="fedadmm"), "inner='fedadmm' is not an algorithm"),
+        (lambda: RandomisedServer(inner="fedadmm"), "or in Python inner=FedProx(rho=0.1)"),
         (lambda: RandomisedServer(inner=FedADMM(eta="seen")), "so its server cannot sit out; use FedADMM with eta"),
         (lambda: RandomisedServer(inner=FedDyn()), "does not keep theta the mean of what all clients hold"),
         (lambda: FedVARP(eta=0.0), "eta=0.0 is out of range"),

@@ -40,7 +40,8 @@ class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
     def check_inner(self) -> None:
         """Refuse an inner algorithm that is none, or that it cannot be around."""
         if not isinstance(self.inner, Algorithm):
-            raise InputError(f'inner={self.inner!r} is not an algorithm; write inner = {{name = "fedprox", rho = 0.1}}')
+            remedy = 'write inner = {name = "fedprox", rho = 0.1}, or in Python inner=FedProx(rho=0.1)'
+            raise InputError(f"inner={self.inner!r} is not an algorithm; {remedy}")
 
     @property
     def newcomer(self) -> Newcomer:  # type: ignore[override]
