@@ -9,6 +9,7 @@ import scipy.optimize
 import torch
 
 from fedadmm import FedADMM, RandomisedServer
+from fedadmm.algorithms import Averaged
 from fedadmm.config.algorithm_table import with_seed
 from fedadmm.config.plans import load_plan
 from fedadmm.core.participation import Devices, Independent
@@ -111,6 +112,7 @@ def test_the_servers_coin_is_tossed_with_the_runs_seed_unless_it_has_its_own() -
     expected = {seed: [bool(stream(seed, "server", round).random() < 0.5) for round in range(1, 40)] for seed in (0, 7)}
     assert (coin(RandomisedServer(), 0), coin(RandomisedServer(), 7)) == (expected[0], expected[7])
     assert coin(RandomisedServer(seed=0), 7) == expected[0] != expected[7]
+    assert with_seed(Averaged(inner=RandomisedServer()), 7).inner.seed == 7
 
 
 @pytest.mark.parametrize("seed", [0, 7])

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedadmm import Algorithm, FedADMM, FedAvg, FedSGD, LocalTraining, Scaffold, Simulation
+from fedadmm import Algorithm, FastFedADMM, FedADMM, FedAvg, FedSGD, InputError, LocalTraining, Scaffold, Simulation
 from fedadmm.algorithms.fedadmm import Client, Upload
 from fedadmm.core.round import Assignment
 from fedadmm.data.federated import PartitionedData
@@ -102,6 +102,42 @@ def test_so_it_does_on_another_model_with_equal_weights(name: str) -> None:
 @pytest.mark.parametrize("method", [FedADMM(rho=0.5), Scaffold(), FedSGD()])
 def test_any_network_without_chance_and_statistics_can_be_stacked(make: Make, method: Algorithm) -> None:
     assert_agree(method, make, rounds=5)
+
+
+class BiggerStepsOfLaterClients(FedAvg):
+    """A method that asks who the client is."""
+
+    def client_update(self, server: Any, client: Any, problem: Any) -> Any:
+        upload, client = super().client_update(server, client, problem)
+        return upload._replace(step=upload.step * (1 + problem.client / 10)), client
+
+
+class DoubleStepsOfLaterClients(FedAvg):
+    """One that asks in a way that a stack cannot answer."""
+
+    def client_update(self, server: Any, client: Any, problem: Any) -> Any:
+        upload, client = super().client_update(server, client, problem)
+        return upload._replace(step=upload.step * (2 if problem.client >= 5 else 1)), client
+
+
+def test_a_method_may_ask_who_the_client_is() -> None:
+    assert_agree(BiggerStepsOfLaterClients(), rounds=3)
+    with pytest.raises(InputError, match="cannot run on a stack of clients"):
+        simulation(DoubleStepsOfLaterClients(), "stacked")
+    assert not isinstance(simulation(DoubleStepsOfLaterClients(), "auto")._engine, StackedEngine)
+
+
+@pytest.mark.parametrize("method", [FedSGD(), FastFedADMM()])
+def test_a_gradient_over_several_chunks_is_one_step_with_one_loss(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = {}
+    for size in (1000, 5):
+        for module in (objective, stack):
+            monkeypatch.setattr(module, "CHUNK", size)
+        assert_agree(method, rounds=2, participation=1.0)
+        records[size] = advanced(simulation(method, "serial", participation=1.0), 2).history
+    for chunked, whole in zip(records[5], records[1000], strict=True):
+        assert chunked.steps == whole.steps
+        assert chunked.client_loss == pytest.approx(whole.client_loss, rel=1e-5)
 
 
 @pytest.mark.parametrize("batch_size", ["full", 1, 5, 100])

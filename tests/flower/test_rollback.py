@@ -171,8 +171,9 @@ def test_a_client_whose_machine_was_lost_with_its_state_begins_anew(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_lost_dual_does_not_pull_the_model_for_ever(tmp_path: Path) -> None:
-    config = config_of(tmp_path, algorithm__name="fast_fedadmm")
+@pytest.mark.parametrize("algorithm", [{"name": "fast_fedadmm"}, {"name": "averaged", "inner.name": "fast_fedadmm"}])
+def test_a_lost_dual_does_not_pull_the_model_for_ever(algorithm: dict[str, Any], tmp_path: Path) -> None:
+    config = config_of(tmp_path, **{f"algorithm__{key}": value for key, value in algorithm.items()})
     grid, server = grid_of(config), tmp_path / "digits" / "server"
     with server_of(config) as strategy:
         start(strategy, grid, rounds=2)

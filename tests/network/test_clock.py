@@ -195,6 +195,7 @@ def test_a_quantity_is_in_the_file_or_in_the_settings_not_in_both(tmp_path, name
         (["client,speed", "0,1", "0,2"], "line 3: client 0 is there twice; leave one line out"),
         (["client,speed", "2,1"], "line 2: client='2' is not an id; they run from 0 to 1"),
         (["client,speed", "x,1"], "line 2: client='x' is not an id"),
+        (["client,speed", "²,1"], "line 2: client='²' is not an id"),
         (["client,speed", "0,fast"], "line 2: speed='fast' is not a number from 0 on; fix it"),
         (["client,speed", "0"], "line 2: speed=None is not a number"),
         (["client,speed", "0,inf"], "line 2: speed='inf' is not a number"),

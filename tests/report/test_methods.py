@@ -9,6 +9,7 @@ from fedadmm.report.runs import Published, read_run
 from fedadmm.report.styles import PALETTE, STYLES, style_of, styles_for
 from fedadmm.report.table import (
     PAPER,
+    PAPER_FINAL,
     SAVING,
     are_fastest,
     comparison_rows,
@@ -181,12 +182,13 @@ def test_a_run_that_ends_worse_than_it_began_is_called_collapsed(tmp_path):
 
 
 def test_the_papers_figure_stands_beside_ours(tmp_path):
-    figures = {"fedadmm": Published("Table III", 33), "fedprox": Published("Table III", None)}
+    figures = {"fedadmm": Published("Table III", 33), "fedprox": Published("Table III", None, 0.98)}
     runs = [run for name in ("fedadmm", "fedprox", "feddyn") for run in runs_of(tmp_path, [0.6], label=name)]
     printed = [replace(run, published=figures.get(run.label)) for run in runs]
     rows = report_rows(methods_of(printed))
     assert [row[PAPER] for row in rows] == ["33", "100+", ""]
-    assert PAPER not in report_rows(methods_of(runs))[0]
+    assert [row[PAPER_FINAL] for row in rows] == ["", "0.980", ""]
+    assert not {PAPER, PAPER_FINAL} & report_rows(methods_of(runs))[0].keys()
 
 
 def test_methods_of_the_demo_differ_in_colour():

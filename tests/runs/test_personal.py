@@ -17,8 +17,8 @@ from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli.export import export_command
 from fedadmm.core.algorithm import NoState
 from fedadmm.core.optional import StepsOfSGDOnly, trait
-from fedadmm.core.personal import Personal, joined, parted
 from fedadmm.core.seeds import stream
+from fedadmm.core.state_parts import Personal, with_parts, without_part
 from fedadmm.runs.check import findings
 from fedadmm.runs.runner import run
 from fedadmm.state.disk import DiskStore
@@ -217,10 +217,10 @@ def test_export_writes_a_clients_whole_model_and_the_servers_without_its_parts(t
 
 
 def test_a_state_with_parts_is_pickled_as_itself() -> None:
-    state = joined(NoState(), Personal(torch.ones(2), torch.ones(1)))
+    state = with_parts(NoState(), Personal(torch.ones(2), torch.ones(1)))
     again = pickle.loads(pickle.dumps(state))
     assert type(again) is type(state)
-    assert parted(again)[0] == NoState()
+    assert without_part(again, Personal)[0] == NoState()
 
 
 @pytest.mark.parametrize(

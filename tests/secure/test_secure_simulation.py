@@ -95,7 +95,8 @@ def test_words_are_as_long_as_their_bits_on_a_simulated_clock_too_and_are_read_a
         ({"method": fedadmm.FedPD()}, "go on alone"),
         ({"engine": "stacked"}, 'use engine="workers"'),
         ({"secure": {"threshold": 0.3}}, "threshold=0.3 is out of range; use a number from 0.5 to below 1"),
-        ({"secure": {"range": 1e9}}, "leave none of 32 bits for fractions"),
+        ({"secure": {"range": 1e9}}, "leave none of 32 bits for fractions; use a smaller range, or bits = 64"),
+        ({"secure": {"range": 1e20, "bits": 64}}, "leave none of 64 bits for fractions; use a smaller range$"),
         ({"secure": {"bits": 8}}, "bits"),
     ],
 )

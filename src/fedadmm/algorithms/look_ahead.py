@@ -7,11 +7,9 @@ FedACG broadcasts one point, which is both start and centre; here the two differ
 Without a centre there is no difference: around FedAvg it is FedACG without its proximal term.
 """
 
-from collections import namedtuple
-from functools import cache
 from typing import Any
 
-from fedadmm.algorithms.wrapper import PLAIN, Wrapper
+from fedadmm.algorithms.wrapper import PLAIN, Wrapper, wider
 from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Solution, Turnout, Vector
 from fedadmm.core.errors import InputError
 from fedadmm.core.optional import GradientsOnly, StepsOfSGDOnly, trait
@@ -44,7 +42,7 @@ class LookAhead(Wrapper):
 
     def download(self, server: Any) -> Any:
         inner = super().download(server)
-        return _download_kind(inner._fields)(*inner, self.look_ahead * (server.theta - server.theta_before))
+        return wider("Download", inner, ("momentum",))(*inner, self.look_ahead * (server.theta - server.theta_before))
 
     def client_update(self, server: Any, client: Any, problem: LocalProblem) -> tuple[Any, Any]:
         *own, momentum = server
@@ -67,8 +65,3 @@ class _StartsAhead:
 
     def solve(self, *, start: Vector, **terms: Any) -> Solution:
         return self._problem.solve(start=start + self._momentum, **terms)
-
-
-@cache
-def _download_kind(inner: tuple[str, ...]) -> type[Any]:
-    return namedtuple("Download", [*inner, "momentum"])

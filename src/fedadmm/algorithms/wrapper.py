@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from fedadmm.algorithms.fedavg import FedAvg
 from fedadmm.core.algorithm import Algorithm, AnyAlgorithm, LocalProblem, Newcomer, Turnout, Vector, zeros_like
 from fedadmm.core.errors import InputError
-from fedadmm.core.optional import HasInvariant, Invariant, UploadsStep, invariant_of
+from fedadmm.core.optional import HasInvariant, Invariant, LetsGoOfClients, UploadsStep, invariant_of
 
 PLAIN = FedAvg()
 
 
-class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
+class Wrapper(Algorithm[Any, Any, Any], HasInvariant, LetsGoOfClients):
     """What such algorithms share; the fields of its `Server` are the inner one's, and its memory."""
 
     memory: ClassVar[tuple[str, ...]]  # the names of the fields of its own
@@ -33,9 +33,12 @@ class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_inner()
-        if isinstance(self.inner, Wrapper) and set(self.memory) & set(self.inner.memory):
-            ours, theirs = type(self).__name__, type(self.inner).__name__
-            raise InputError(f"{ours} around {theirs} would remember the same things twice; use {ours} once")
+        inner = self.inner
+        while isinstance(inner, Wrapper):
+            if set(self.memory) & set(inner.memory):
+                ours, theirs = type(self).__name__, type(inner).__name__
+                raise InputError(f"{ours} around {theirs} would remember the same things twice; use {ours} once")
+            inner = inner.inner
 
     def check_inner(self) -> None:
         """Refuse an inner algorithm that is none, or that it cannot be around."""
@@ -50,7 +53,7 @@ class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
 
     def init_server(self, theta: Vector) -> Any:
         server = self.inner.init_server(theta)
-        return _server_kind(tuple(server._fields), self.memory)(*server, *self.first_memory(theta))
+        return wider("Server", server, self.memory)(*server, *self.first_memory(theta))
 
     def init_client(self, theta: Vector) -> Any:
         return self.inner.init_client(theta)
@@ -67,15 +70,31 @@ class Wrapper(Algorithm[Any, Any, Any], HasInvariant):
     def invariant(self, server: Any, *, initial: Vector, registered: float) -> Invariant | None:
         return invariant_of(self.inner, self.inner_server(server), initial=initial, registered=registered)
 
+    def without_client(self, server: Any) -> Any:
+        if not isinstance(self.inner, LetsGoOfClients):
+            return server
+        inner = self.inner.without_client(self.inner_server(server))
+        return type(server)(*inner, *server[len(inner) :])
+
     def inner_server(self, server: Any) -> Any:
         """Return the server's state as the inner algorithm knows it."""
         kind = type(self.inner.init_server(server.theta))
         return kind(*server[: len(kind._fields)])
 
 
+def wider(name: str, message: Any, more: tuple[str, ...]) -> type[Any]:
+    """Return the type of a message with the fields of an inner algorithm's, and some more."""
+    if twice := set(message._fields) & set(more):
+        raise InputError(
+            f"a {name} of {type(message).__module__} has a field {min(twice)}, and what is around that method adds "
+            "one; rename yours"
+        )
+    return _kind(name, (*message._fields, *more))
+
+
 @cache
-def _server_kind(inner: tuple[str, ...], memory: tuple[str, ...]) -> type[Any]:
-    return namedtuple("Server", [*inner, *memory])
+def _kind(name: str, fields: tuple[str, ...]) -> type[Any]:
+    return namedtuple(name, fields)
 
 
 class ServerOptimizer(Wrapper):

@@ -10,9 +10,10 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.errors import name_of
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
-from fedadmm.data.fingerprint import code_of, digest_of_lazy, place_of
+from fedadmm.data.fingerprint import bytecode_of, digest_of_lazy
 from fedadmm.data.reading import Table
 from fedadmm.runs.assembly import Federation
 from fedadmm.runs.goal import Goal
@@ -50,15 +51,13 @@ def described(federation: Federation, goal: Goal, *, named: Mapping[str, Any], w
 
 def _name(value: Any) -> str:
     """Return a string as it is, and of a function or a network where it is defined."""
-    if isinstance(value, str):
-        return value
-    return place_of(value).removeprefix(f"{functional.__name__}:")
+    return name_of(value).removeprefix(f"{functional.__name__}:")
 
 
 def _digest(federation: Federation, *, whole: bool) -> str:
     """Return a digest over data, or some of it, initial weights and functions."""
     options, found = federation.options, hashlib.blake2b(digest_size=5)
-    for part in (code_of(module.forward) for module in federation.task.model.module.modules()):
+    for part in (bytecode_of(module.forward) for module in federation.task.model.module.modules()):
         found.update(part)
     reader = federation.task.reader
     tables = [] if reader is None else [vars(part) for part in reader.parts if isinstance(part, Table)]
@@ -73,7 +72,7 @@ def _digest(federation: Federation, *, whole: bool) -> str:
     if options.compression is not None and not isinstance(options.compression.name, str):
         own |= {name: getattr(options.compression.name, name) for name in FUNCTIONS}
     for key, value in own.items():
-        found.update(key.encode() + (code_of(value) if callable(value) else repr(value).encode()))
+        found.update(key.encode() + (bytecode_of(value) if callable(value) else repr(value).encode()))
     for key, numbers in (options.devices or {}).items():
         found.update(key.encode() + np.asarray(numbers).tobytes())
     return found.hexdigest()

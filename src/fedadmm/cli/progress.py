@@ -103,14 +103,17 @@ class CommandSession:
         self, next_run: Callable[[], Experiment | None], budget: TimeBudget, *, at_once: int
     ) -> Generator[tuple[Experiment, Sequence[Record]]]:
         """Run one experiment, or several at once until there is none left; yield each with its rounds as it ends."""
-        if at_once == 1:
-            if (experiment := next_run()) is not None:
-                result = self.run_in_time(experiment, budget)
-                yield experiment, [] if result is None else result.history
-            return
         from fedadmm.data.sources import ensure  # imports torch
         from fedadmm.runs.side_by_side import SideBySide
 
+        if at_once == 1:
+            if (experiment := next_run()) is not None:
+                ensure(experiment.data.name, data_dir=self.data_dir)
+                result = None
+                with suppress(OutOfTimeError), budget.enforced():  # ends a run in the midst of a round
+                    result = self.run(experiment, listeners=[budget])
+                yield experiment, [] if result is None else result.history
+            return
         bars = Bars([], console=err, tell_refused=self.tell_refused)
 
         def next_with_bar() -> Experiment | None:
@@ -130,15 +133,6 @@ class CommandSession:
                     return
                 experiment, played = one
                 yield experiment, [] if played is None else played.history
-
-    def run_in_time(self, experiment: Experiment, budget: TimeBudget, *, values: str = "") -> Result | None:
-        """Get the data and run an experiment; return None if the time is up in the midst of a round."""
-        from fedadmm.data.sources import ensure  # imports torch
-
-        ensure(experiment.data.name, data_dir=self.data_dir)
-        with suppress(OutOfTimeError), budget.enforced():
-            return self.run(experiment, listeners=[budget], values=values)
-        return None
 
 
 @contextmanager

@@ -65,7 +65,10 @@ def algorithm_to_table(algorithm: AnyAlgorithm) -> dict[str, Any]:
 
 
 def with_seed(algorithm: AnyAlgorithm, seed: int) -> AnyAlgorithm:
-    """Return an algorithm whose own `seed`, where it has one that is None, is the run's."""
+    """Return an algorithm whose own `seed`, where it has one that is None, is the run's; and so one inside it."""
+    inner = getattr(algorithm, "inner", None)
+    if isinstance(inner, Algorithm):
+        algorithm = replace(algorithm, inner=with_seed(inner, seed))
     return replace(algorithm, seed=seed) if getattr(algorithm, "seed", seed) is None else algorithm
 
 

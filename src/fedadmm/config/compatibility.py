@@ -224,9 +224,11 @@ def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> Non
     """Refuse a rule that leaves clients out, where a method needs all of them; a user's function is trusted."""
     if not trait(algorithm, NeedsEveryClient):
         return
-    shares: dict[Any, Any] = {rule: lambda rule: (rule.fraction,) for rule in (Uniform, Poisson)}
-    shares[Independent] = lambda rule: rule.probabilities
-    found = shares[type(participation)](participation) if type(participation) in shares else ()
+    found: Sequence[float] = ()
+    if isinstance(participation, Uniform | Poisson):
+        found = (participation.fraction,)
+    elif isinstance(participation, Independent):
+        found = participation.probabilities
     if any(share < 1 for share in found):
         raise InputError(
             f"{type(algorithm).__name__} needs every client in every round, and participation is {min(found):g}; "

@@ -12,7 +12,7 @@ from fedadmm.config.algorithm_table import DEFAULT, AlgorithmSettings, algorithm
 from fedadmm.config.tables import CertificateSettings, DataSettings, ModelSettings, StateSettings
 from fedadmm.core.engine import EngineName
 from fedadmm.core.errors import OLD_WORDS, InputError
-from fedadmm.core.files import parse_toml, used_keys
+from fedadmm.core.files import UNHASHED, parse_toml, used_keys, without_none
 from fedadmm.core.metrics import ACCURACY, DISTANCE, Direction, check_goal
 from fedadmm.core.settings import Count, MaxNorm, Settings
 from fedadmm.network.settings import Clock, Faults
@@ -21,11 +21,6 @@ from fedadmm.training.local import LocalTraining
 from fedadmm.uploads.settings import Attack, Compression, Privacy, Robust
 
 Weighting = Literal["equal", "examples"]
-# What does not change round t.
-UNHASHED = (
-    "name", "label", "rounds", "target", "direction", "stop_at_target", "patience", "evaluate_every", "engine",
-    "workers", "certificate",
-)  # fmt: skip
 
 
 class Experiment(Settings):
@@ -129,7 +124,7 @@ class Experiment(Settings):
 
     def to_toml(self) -> str:
         """Return the experiment as TOML; what is None is left out."""
-        return tomli_w.dumps(_without_none(self.to_table()))
+        return tomli_w.dumps(without_none(self.to_table()))
 
     @classmethod
     def from_toml(cls, text: str) -> "Experiment":
@@ -150,7 +145,7 @@ class Experiment(Settings):
         table["state"] = {"float_type": self.state.float_type}
         table["data"] = used_keys(table["data"])
         # What is None is left out, so that a key which is added later does not rename the runs that do without it.
-        text = json.dumps(_without_none(table), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(without_none(table), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     @property
@@ -167,12 +162,3 @@ class Experiment(Settings):
     def folder_name(self) -> str:
         """The name of this experiment's run folder."""
         return f"{self.name}-{self.label or self.algorithm_name.rsplit(':')[-1]}-{self.hash}"
-
-
-def _without_none(table: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
-    """Return a table without what is None or empty; own: in the options of a user's function, where {} is a value."""
-    return {
-        key: _without_none(value, own=own or key == "options") if isinstance(value, dict) else value
-        for key, value in table.items()
-        if value is not None and (own or value != {})
-    }

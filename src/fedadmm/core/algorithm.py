@@ -60,7 +60,7 @@ class LocalProblem(Protocol):
     """
 
     @property
-    def client(self) -> int:
+    def client(self) -> Scalar:
         """The client's id, from 0 on."""
 
     @property

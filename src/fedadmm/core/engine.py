@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
-from fedadmm.core.personal import Personal
-from fedadmm.core.state_parts import HeldBack, with_part
+from fedadmm.core.state_parts import HeldBack, Personal, with_part
 
 if TYPE_CHECKING:
     import torch

@@ -49,10 +49,12 @@ def failure(what: str, error: Exception, *, remedy: str = "correct it") -> Input
     )
 
 
-def name_of(function: object) -> str:
-    """Return the name of a user's function, such as own:model."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{getattr(function, '__module__', '__main__')}:{name}"
+def name_of(value: Any) -> str:
+    """Return where a function or a class is defined, such as own:model, or the class of an object; a name as it is."""
+    if isinstance(value, str):
+        return value
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def import_named(path: str, *, what: str) -> Any:

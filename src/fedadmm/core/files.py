@@ -12,6 +12,10 @@ from fedadmm.core.errors import InputError
 
 Table = dict[str, Any]
 
+UNHASHED = (  # keys of an experiment that do not change round t
+    "name", "label", "rounds", "target", "direction", "stop_at_target", "patience", "evaluate_every", "engine",
+    "workers", "certificate",
+)  # fmt: skip
 OWN_KEYS = {"shards_per_client": {"shards"}, "alpha": {"dirichlet"}}  # of [data]: the partitions that use them
 
 
@@ -53,6 +57,15 @@ def dotted(table: Table, prefix: str = "") -> Table:
         nested = isinstance(value, dict) and not {"schedule", "distribution"} & value.keys()
         found |= dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return found
+
+
+def without_none(table: Table, *, own: bool = False) -> Table:
+    """Return a table without what is None or empty; own: in the options of a user's function, where {} is a value."""
+    return {
+        key: without_none(value, own=own or key == "options") if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None and (own or value != {})
+    }
 
 
 def used_keys(data: Table) -> Table:

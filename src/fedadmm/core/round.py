@@ -10,8 +10,7 @@ from fedadmm.core.algorithm import AnyAlgorithm, LocalProblem, Message, Turnout,
 from fedadmm.core.errors import calling
 from fedadmm.core.mean import Collector, MeanInOrder, is_finite, norm_of, num_bytes
 from fedadmm.core.optional import SkipsCommunication, trait
-from fedadmm.core.personal import Personal
-from fedadmm.core.state_parts import HeldBack, with_parts, without_part
+from fedadmm.core.state_parts import HeldBack, Personal, with_parts, without_part
 from fedadmm.core.transport import Arrays, Sent, Transport
 
 OVERSIZED = 1e6  # norms of the model, or 1 where that is smaller: no useful update is as large

@@ -19,6 +19,13 @@ class HeldBack(NamedTuple):
     held_back: Vector  # of all vectors of an upload, one after the other
 
 
+class Personal(NamedTuple):
+    """The parts of a model that a client keeps for itself."""
+
+    personal: Vector  # parameters, then float buffers
+    personal_integers: Vector  # the other buffers
+
+
 class StateType(type):
     """The type of a state with a part, which another process makes again."""
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from fedadmm.core.errors import name_of
 from fedadmm.data.federated import PartitionedData
 from fedadmm.data.reading import Reader, Table
 
@@ -90,7 +91,7 @@ def _pieces(value: Any, path: str = "", seen: tuple[int, ...] = ()) -> Iterator[
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
         yield piece(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
     elif isinstance(value, FunctionType | MethodType):
-        yield piece(code_of(value))
+        yield piece(bytecode_of(value))
         for place, inner in enumerate(cell.cell_contents for cell in getattr(value, "__closure__", None) or ()):
             yield from _pieces(inner, f"{path}({place})", (*seen, id(value)))
     elif id(value) in seen or isinstance(value, type | ModuleType | torch.Generator | np.random.Generator):
@@ -100,22 +101,16 @@ def _pieces(value: Any, path: str = "", seen: tuple[int, ...] = ()) -> Iterator[
             yield from _pieces(inner, f"{path}[{key!r}]", (*seen, id(value)))
     else:
         own = [getattr(type(value), name, None) for name in ("__getitem__", "__call__", "forward")]
-        yield piece(b"".join(code_of(method) for method in own if isinstance(method, FunctionType)))
+        yield piece(b"".join(bytecode_of(method) for method in own if isinstance(method, FunctionType)))
         for key, inner in getattr(value, "__dict__", {}).items():
             if not key.startswith("_"):
                 yield from _pieces(inner, f"{path}.{key}", (*seen, id(value)))
 
 
-def code_of(function: Callable[..., Any]) -> bytes:
+def bytecode_of(function: Callable[..., Any]) -> bytes:
     """Return the code of a function, of another callable what it prints as."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:
-        return repr(function).encode() if isinstance(function, nn.Module) else place_of(function).encode()
+        return repr(function).encode() if isinstance(function, nn.Module) else name_of(function).encode()
     constants = [c for c in code.co_consts if not hasattr(c, "co_code")]
     return code.co_code + repr((code.co_names, constants)).encode()
-
-
-def place_of(value: Any) -> str:
-    """Return where a function or a class is defined, of another value where its class is."""
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}:{named.__qualname__}"

@@ -17,6 +17,7 @@ STEP = 0.3
 THETA = torch.linspace(-1.0, 1.0, 5)
 TARGETS = torch.tensor([[0.5, -1.0, 2.0, 0.0, 1.0], [-2.0, 0.3, 1.0, 4.0, -0.7]])
 NUM_STEPS = torch.tensor([[2.0], [3.0]])
+CLIENTS = torch.tensor([[0.0], [1.0]])
 
 
 class Forms(NamedTuple):
@@ -30,12 +31,14 @@ class Forms(NamedTuple):
 class _Quadratic:
     """f(w) = |w - target|^2 / 2 of one client [d] or of a stack [K, d]; it is solved by one long step."""
 
-    client, learning_rate = 0, STEP
+    learning_rate = STEP
 
-    def __init__(self, target: Vector, num_steps: Any, *, last_round: int = 0, bare: bool = False) -> None:
+    def __init__(
+        self, target: Vector, num_steps: Any, *, client: Any = 0, last_round: int = 0, bare: bool = False
+    ) -> None:
         """Begin the round after this one; `bare`: a solve returns a vector, as in 0.1.0."""
         self._target, self.num_steps, self.num_examples, self._bare = target, num_steps, num_steps, bare
-        self.round, self.last_round = last_round + 1, last_round
+        self.client, self.round, self.last_round = client, last_round + 1, last_round
         first = last_round == 0
         self.first_visit: Any = first if isinstance(num_steps, int) else torch.full_like(num_steps, first)
 
@@ -166,7 +169,7 @@ def check_elementwise(algorithm: AnyAlgorithm) -> None:
     """Refuse an algorithm that needs Hessians, or that gives a client another answer in a stack than alone."""
     if trait(algorithm, SecondOrder):
         raise _mixing(algorithm, "it takes Newton steps, which are made for one client at a time")
-    alone = [_visits(algorithm, TARGETS[k], int(NUM_STEPS[k])) for k in range(2)]
+    alone = [_visits(algorithm, TARGETS[k], int(NUM_STEPS[k]), client=k) for k in range(2)]
     try:
         together = _stacked_visits(algorithm, form=alone[0])
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
@@ -178,14 +181,14 @@ def check_elementwise(algorithm: AnyAlgorithm) -> None:
                     raise _mixing(algorithm, f"`{name}` is another in a stack than alone")
 
 
-def _visits(algorithm: AnyAlgorithm, target: Vector, num_steps: int) -> tuple[Any, Any]:
+def _visits(algorithm: AnyAlgorithm, target: Vector, num_steps: int, *, client: int) -> tuple[Any, Any]:
     """Return the upload and the state after two visits: the second meets a state of the first."""
     server = algorithm.download(algorithm.init_server(THETA))
-    client = algorithm.init_client(THETA)
+    state = algorithm.init_client(THETA)
     for last_round in range(2):
-        problem: Any = _Quadratic(target, num_steps, last_round=last_round)
-        upload, client = algorithm.client_update(server, client, problem)
-    return upload, client
+        problem: Any = _Quadratic(target, num_steps, client=client, last_round=last_round)
+        upload, state = algorithm.client_update(server, state, problem)
+    return upload, state
 
 
 def _stacked_visits(algorithm: AnyAlgorithm, *, form: tuple[Any, Any]) -> list[tuple[Any, Any]]:
@@ -194,7 +197,7 @@ def _stacked_visits(algorithm: AnyAlgorithm, *, form: tuple[Any, Any]) -> list[t
     server = algorithm.download(algorithm.init_server(THETA))
     states: list[Any] = [algorithm.init_client(THETA)] * 2
     for last_round in range(2):
-        problem: Any = _Quadratic(TARGETS, NUM_STEPS, last_round=last_round)
+        problem: Any = _Quadratic(TARGETS, NUM_STEPS, client=CLIENTS, last_round=last_round)
         upload, after = algorithm.client_update(server, stacked(states, like=THETA), problem)
         states = unstacked(after, 2, form=form[1])
     return list(zip(unstacked(upload, 2, form=form[0]), states, strict=True))

@@ -22,8 +22,8 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import PersonalOf, RoundTime, Store, Task, num_cores
 from fedadmm.core.errors import InputError
-from fedadmm.core.personal import joined
 from fedadmm.core.round import Assignment, Buffers, ClientResult
+from fedadmm.core.state_parts import with_parts
 from fedadmm.engine.pool import DEATHS_ALLOWED
 from fedadmm.engine.probe import probe
 from fedadmm.engine.ray_actor import ActorSetup, ShareActor, ShareResult, as_bytes, packed
@@ -46,7 +46,7 @@ class RayEngine:
         if not initial.is_cpu:
             raise InputError(f'engine="ray" trains on CPUs, and device="{initial.device}"; use engine="serial"')
         forms = probe(algorithm, initial)
-        kinds = type(forms.download), type(joined(forms.client, task.personal))
+        kinds = type(forms.download), type(with_parts(forms.client, task.personal))
         self._upload_form = forms.upload
         self._task, self._store, self._weight, self._client_kind = task, store, weight, kinds[1]
         self._actors: list[Any] = []  # the actor of each share

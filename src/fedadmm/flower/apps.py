@@ -19,8 +19,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import private_files
 from fedadmm.core.optional import HasPersonalModel, trait
 from fedadmm.core.participation import Devices, Uniform
-from fedadmm.core.personal import parted
 from fedadmm.core.round import Assignment, Buffers, ClientResult, norm_limit, run_client
+from fedadmm.core.state_parts import Personal, without_part
 from fedadmm.core.transport import Arrays
 from fedadmm.data.datasets import as_dataset
 from fedadmm.engine.planner import Planner
@@ -167,7 +167,7 @@ class Node:
             personal = trait(self._algorithm, HasPersonalModel)
             own = theta if saved is None or personal is None else personal.personal_model(saved.state)
             scores: dict[str, float] = {}
-            parts = None if saved is None else parted(saved.state)[1]
+            parts = None if saved is None else without_part(saved.state, Personal)[1]
             for prefix, weights in {"": theta, "own-": own}.items():
                 found = self._task.evaluate_client(self.client, weights, buffers=request.buffers, personal=parts)
                 scores |= {f"{prefix}{name}": value for name, value in found.items()}

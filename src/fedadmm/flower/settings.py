@@ -8,11 +8,12 @@ from flwr.app import Context
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedadmm.algorithms import ALGORITHMS
-from fedadmm.config.algorithm_table import DEFAULT, algorithm_from_table, algorithm_to_table, with_seed
+from fedadmm.config.algorithm_table import DEFAULT, AlgorithmSettings, algorithm_to_table, with_seed
 from fedadmm.config.compatibility import check_local, check_personal, check_uploads
 from fedadmm.config.secure_rules import check_secure
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import without_none
 from fedadmm.core.optional import NeedsEveryClient, SkipsCommunication, trait
 from fedadmm.core.participation import Uniform
 from fedadmm.core.settings import Count, MaxNorm, Natural, Positive, Probability, Settings
@@ -40,7 +41,7 @@ class FederationSettings(Settings):
     seed: int = 0
     max_norm: MaxNorm | None = None  # above which uploads are refused: see `Experiment`
     wire: Literal["upload", "model"] = "upload"  # what travels up: the upload's own fields, or theta + delta
-    algorithm: AnyAlgorithm = ALGORITHMS[DEFAULT]()
+    algorithm: AlgorithmSettings = ALGORITHMS[DEFAULT]()
     local: LocalTraining = LocalTraining()
     personal: tuple[str, ...] | None = None  # patterns of names that each node keeps for itself: "head.*, *.bn*"
     client_test: float | None = None  # share of a node's examples that it is scored on, and does not train on
@@ -54,11 +55,6 @@ class FederationSettings(Settings):
     robust: Robust | None = None
     secure: Secure | None = None  # secure aggregation: see `Experiment`
     task: dict[str, Any] = Field(default_factory=dict)  # the user's own keys
-
-    @field_validator("algorithm", mode="before")
-    @classmethod
-    def _read_algorithm(cls, value: Any) -> Any:
-        return algorithm_from_table(value) if isinstance(value, dict) else value
 
     @field_validator("algorithm")
     @classmethod
@@ -138,8 +134,7 @@ class FederationSettings(Settings):
 
     def to_table(self) -> dict[str, Any]:
         """Return the settings as tables, without what is None."""
-        table = self.model_dump() | {"algorithm": algorithm_to_table(self.algorithm), "local": self.local.to_table()}
-        return _without_none(table)
+        return without_none(self.model_dump() | {"local": self.local.to_table()})
 
     def evaluates(self, round: int) -> bool:
         """Return whether the model is evaluated after a round, by the server and by the nodes."""
@@ -172,14 +167,6 @@ class FederationSettings(Settings):
         """Return where a node keeps its client's state."""
         state_dir = str(context.node_config.get("state-dir", self.state_dir))
         return Path(state_dir) / self.name / f"client-{client_of(context)}"
-
-
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in table.items()
-        if value is not None
-    }
 
 
 def client_of(context: Context) -> int:

@@ -148,17 +148,11 @@ class ModelWire(Wire):
     """
 
     def __init__(
-        self,
-        algorithm: AnyAlgorithm,
-        model: FlatModel,
-        tables: UploadSettings = UNTOUCHED,
-        *,
-        seed: int = 0,
-        num_clients: int = 1,
+        self, algorithm: AnyAlgorithm, model: FlatModel, tables: UploadSettings = UNTOUCHED, **about: int
     ) -> None:
-        super().__init__(algorithm, model, tables, seed=seed, num_clients=num_clients)
+        super().__init__(algorithm, model, tables, **about)
         if len(self.upload) != 1 or len(self.download) != 1:
-            name, fields = type(self.upload).__module__, [*self.upload._fields, *self.download._fields]
+            name, fields = type(algorithm).__name__, [*self.upload._fields, *self.download._fields]
             raise InputError(
                 f'wire="model" carries one vector each way, and {name} has {", ".join(fields)}; use wire="upload"'
             )

@@ -213,7 +213,7 @@ def _rows(
             raise InputError(f"{path} has a column {name!r}; the columns are {', '.join(known)}")
     for line, row in enumerate(reader, start=2):
         text = (row.pop("client") or "").strip()
-        if not text.isdigit() or int(text) >= num_clients:
+        if not text.isdecimal() or int(text) >= num_clients:
             raise InputError(f"{path}, line {line}: client={text!r} is not an id; they run from 0 to {num_clients - 1}")
         yield line, int(text), {name: _number(path, line, name, row[name]) for name in columns if name != "client"}
 

@@ -13,26 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from fedadmm.core.errors import InputError
-from fedadmm.core.files import dotted, used_keys
+from fedadmm.core.files import UNHASHED, dotted, used_keys
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 from fedadmm.runs.goal import Goal, Status
 from fedadmm.runs.records import CODE_FILE, MAKES_ONE, NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
-# What does not change a round, keys and whole tables: see the hash that names a run folder.
-NO_PART_OF_A_METHOD = {
-    "seed", "name", "label", "rounds", "direction", "target", "stop_at_target", "patience", "evaluate_every",
-    "engine", "workers", "certificate",
-    "state.store", "state.durability",
-}  # fmt: skip
+NO_PART_OF_A_METHOD = {*UNHASHED, "seed", "state.store", "state.durability"}
 
 
 class Published(NamedTuple):
-    """The paper's figure for a run."""
+    """The paper's figures for a run."""
 
     where: str  # such as "Table III, MNIST non-IID"
     rounds: int | None  # to the target; None: not reached in 100 rounds
+    final: float | None = None  # the accuracy after 100 rounds, where it is printed
 
 
 @dataclass(frozen=True)

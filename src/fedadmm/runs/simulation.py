@@ -16,8 +16,8 @@ from fedadmm.core.engine import Engine, StateTypes, Store
 from fedadmm.core.errors import InputError
 from fedadmm.core.metrics import DISTANCE, lower_is_better
 from fedadmm.core.optional import HasPersonalModel, trait
-from fedadmm.core.personal import Personal, parted
 from fedadmm.core.round import Assignment, ServerCheckpoint, norm_limit, run_round
+from fedadmm.core.state_parts import Personal, without_part
 from fedadmm.core.transport import Transport
 from fedadmm.engine.choice import make_engine
 from fedadmm.engine.process import one_thread
@@ -233,7 +233,7 @@ class Simulation:
         if self.task.personal is None:
             return None
         state = self._store.get(client) if round is None else self._store.staged(round, client)
-        return None if state is None else parted(state)[1]
+        return None if state is None else without_part(state, Personal)[1]
 
 
 def simulation_of(experiment: Experiment, *, data_dir: Path | None = None, store: Store | None = None) -> Simulation:

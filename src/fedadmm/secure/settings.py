@@ -36,8 +36,9 @@ class Secure(Settings):
         """Return how a coordinate is encoded; refuse a range that leaves no digits."""
         found = FixedPoint(self.bits, self.range, num_clients)
         if found.binary_places < 1:
+            more = ", or bits = 64" if self.bits < 64 else ""
             raise InputError(
                 f"range={self.range:g} and {num_clients} clients leave none of {self.bits} bits for fractions; use a "
-                f"smaller range, or bits = {64 if self.bits == 32 else 32}"
+                f"smaller range{more}"
             )
         return found

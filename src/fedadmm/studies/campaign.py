@@ -209,10 +209,11 @@ def paper_report(study: Study, jobs: Iterable[Job], *, results: Path) -> list[Se
         folder = results / job.experiment.folder_name
         if not folder.exists():
             continue
-        column, rounds = job.paper_run.column, job.paper_run.rounds
+        column, rounds, percent = job.paper_run.column, job.paper_run.rounds, job.paper_run.accuracy
         run = read_run(folder)
         if rounds is not None:
             where = f"{study.title.partition(':')[0]}, {column}"
-            run = replace(run, published=Published(where, int(rounds) if rounds.isdigit() else None))
+            arrival, final = int(rounds) if rounds.isdigit() else None, None if percent is None else percent / 100
+            run = replace(run, published=Published(where, arrival, final))
         sections.setdefault(column, Section(column, [])).runs.append(run)
     return list(sections.values())

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError
-from fedadmm.core.personal import Personal
 from fedadmm.core.round import Buffers
+from fedadmm.core.state_parts import Personal
 from fedadmm.data.examples import Tree, mapped
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from fedadmm.core.algorithm import Solution, Vector
-from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, ClientStats
 from fedadmm.core.seeds import stream, torch_seed
+from fedadmm.core.state_parts import Personal
 from fedadmm.data.examples import Tree, num_rows
 from fedadmm.training.flat import channels_last, squared_norm
 from fedadmm.training.local import LocalTraining
@@ -66,8 +66,7 @@ class SGDProblem:
         """Return the gradient of the objective over all of the client's examples."""
         self._model.load(w)
         total = self._objective.decay * w if self._objective.decay else torch.zeros_like(w)
-        for loss, _ in self._objective.add_gradient(total):
-            self._count(loss)
+        self._count(sum(loss * share for loss, share in self._objective.add_gradient(total)))
         return total
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
@@ -170,7 +169,7 @@ class SGDProblem:
         seeded = torch.default_generator if self._model.weights.device.type == "cpu" else torch
         seeded.manual_seed(torch_seed(self._seed, "dropout", self.round, self._assignment.client))
 
-    def _count(self, loss: torch.Tensor) -> None:
+    def _count(self, loss: torch.Tensor | float) -> None:
         self._steps += 1
         self._num_losses += 1
         self._loss_sum += loss

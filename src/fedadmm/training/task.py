@@ -13,9 +13,9 @@ from torch import nn
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.engine import Scores
 from fedadmm.core.errors import InputError
-from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, Buffers
 from fedadmm.core.seeds import torch_seed
+from fedadmm.core.state_parts import Personal
 from fedadmm.data.examples import Examples, Tree, mapped
 from fedadmm.data.federated import FederatedData
 from fedadmm.data.reading import Reader
@@ -155,11 +155,11 @@ class LearningTask:
 
     def joins(self, client: int) -> bool:
         """Return whether a client's last batch of one example joins the one before it."""
-        if not self.model.needs_two:
+        if not self.model.needs_two or self.local.batch_size == "full":
             return False
-        count, size = int(self.data.num_examples[client]), self.local.batch_size
-        sizes = [1] if size == "full" else self.local.batch_sizes(count, min(size, count), join=self.model.needs_two)
-        return size != "full" and sizes[-1] > min(size, count)
+        count = int(self.data.num_examples[client])
+        size = min(self.local.batch_size, count)
+        return self.local.batch_sizes(count, size, join=True)[-1] > size
 
     def cost(self, assignment: Assignment) -> float:
         """Return the number of example gradients that a client's epochs take, for a fair share of the work."""

@@ -20,13 +20,13 @@ import numpy.typing as npt
 import torch
 
 from fedadmm.core.algorithm import Message, Vector
-from fedadmm.core.errors import calling, import_named
+from fedadmm.core.errors import calling, import_named, name_of
 from fedadmm.core.mean import rebuilt
 from fedadmm.core.round import Assignment
 from fedadmm.core.seeds import stream
 from fedadmm.core.state_parts import is_vector, vectors_of, with_vectors
 from fedadmm.core.transport import Arrays, Sent
-from fedadmm.uploads.settings import Compression, name_of, with_functions
+from fedadmm.uploads.settings import Compression, with_functions
 
 BLOCK = 256  # coordinates that share a scale, unless the settings say otherwise
 

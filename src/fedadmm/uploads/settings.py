@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, PlainSerializer
 
-from fedadmm.core.errors import InputError, near_names
+from fedadmm.core.errors import InputError, name_of, near_names
 from fedadmm.core.settings import Count, Fraction, MaxNorm, NonNegative, Positive, Probability, Settings, within
 from fedadmm.secure.settings import Secure
 from fedadmm.uploads.accountant import Sampling
@@ -28,14 +28,6 @@ def with_functions(compressor: Any) -> Any:
         lacks = " and no ".join(missing)
         raise InputError(f"compressor {name_of(compressor)!r} has no {lacks}; a compressor is these two functions")
     return compressor
-
-
-def name_of(compressor: Any) -> str:
-    """Return a compressor as an experiment's file names it."""
-    if isinstance(compressor, str):
-        return compressor
-    named = compressor if hasattr(compressor, "__qualname__") else type(compressor)
-    return f"{named.__module__}:{named.__qualname__}"
 
 
 class Compression(Settings):

@@ -12,9 +12,9 @@ import torch
 
 from fedadmm.core.algorithm import Solution, Vector
 from fedadmm.core.participation import Devices, Ids, Participation
-from fedadmm.core.personal import Personal
 from fedadmm.core.round import Assignment, Buffers, ClientStats
 from fedadmm.core.seeds import stream
+from fedadmm.core.state_parts import Personal
 from fedadmm.studies.theory.bounds import smallest_rho
 
 NO_BUFFERS = Buffers(torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64))

@@ -59,6 +59,7 @@ class StackedProblem:
         self._local, self._batch_size, self._seed, self._l2 = local, batch_size, task.seed, task.l2
         self._gradients = stacked_gradients(model, task.loss, input_dims=examples.inputs.ndim - 1)
         self.round = assignments[0].round
+        self.client = self._column(np.array([assignment.client for assignment in self.assignments]))
         self.learning_rate = local.learning_rate_at(self.round)
         self.num_steps = self._column(self._num_steps)
         self.num_examples = self._column(self._counts)
@@ -107,9 +108,9 @@ class StackedProblem:
         for k, inputs, targets, shares in self._threaded(batches.over(self._examples, like=total[0])):
             part = (shares > 0).sum(dim=1, keepdim=True) / self.num_examples[:k]  # of a client's examples
             losses, add = self._gradients(self._shaped(weights, k), inputs, targets, shares * part)
-            self._loss_sum[:k] += losses / part[:, 0].where(part[:, 0] > 0, 1)
+            self._loss_sum[:k] += losses
             add(self._shaped(total, k), 1.0)
-        self._steps += -(-self._counts // CHUNK)
+        self._steps += 1
         self._evaluations += self._counts
         return torch.cat(total, dim=1)
 
