@@ -149,8 +149,12 @@ def test_only_those_that_read_gradients_off_w_have_no_room_for_momentum_and_weig
 
 
 @pytest.mark.parametrize("method", [FedSGD(), FedHybrid(), FedAdam(inner=FedSGD())], ids=lambda m: type(m).__name__)
-@pytest.mark.parametrize("setting", [{"momentum": 0.5}, {"weight_decay": 0.1}, {"clip": 10.0}], ids=str)
-def test_a_method_without_local_steps_refuses_what_it_would_ignore(method: Any, setting: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "setting",
+    [{"momentum": 0.5}, {"weight_decay": 0.1}, {"clip": 10.0}, {"solver": "lbfgs"}, {"tolerance": 0.01}],
+    ids=str,
+)
+def test_a_method_without_local_steps_refuses_what_it_would_ignore(method: Any, setting: dict[str, Any]) -> None:
     ((key, value),) = setting.items()
     sentence = f"{type(method).__name__} takes gradients and no local steps, so it would ignore local's {key}={value}"
     with pytest.raises(InputError, match=sentence):

@@ -126,7 +126,7 @@ MISTAKES = [
     (["reproduce", "table3", "--columns", "mnist"], "table3 has no column 'mnist'; use mnist_100/iid"),
     (["reproduce", "table3", "--columns", ""], "'' lists a name that is empty"),
     (["reproduce", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'"),
-    (["reproduce", "family", "--algorithms", "fedacgg"], "there is no row 'fedacgg' among 238; use one such as fedacg"),
+    (["reproduce", "family", "--algorithms", "fedacgg"], "there is no row 'fedacgg' among 826; use one such as fedacg"),
     (["reproduce", "table3", "--seeds", "0"], "seeds=0 is out of range; use a whole number from 1 on"),
     (["reproduce", "--status", "--columns", "mnist_100/iid"], "so --columns means nothing here"),
     (["reproduce", "table6", "--seeds", "2"], "table6 is worked out, not run, so --seeds means nothing"),

@@ -91,9 +91,12 @@ def _family() -> Iterator[str]:
     yield f"after {study['rounds']} rounds, or once its best accuracy has not improved for {study['patience']}"
     yield f"counts as {study['rounds']}"
     yield f"needs more than {OUT} times the rounds of the best of its kind"
-    fixed = study["methods"]
-    rho, eta, beta = fixed["fedprox"]["rho"], fixed["fedadam"]["eta"], fixed["fedavgm"]["beta"]
-    yield f"such as FedProx's rho at {rho}, FedAdam's eta at {eta} and FedAvgM's beta at {beta}"
+    constants: dict[tuple[str, str], list[str]] = {}
+    for method, grids in study["constants"].items():
+        for name, grid in grids.items():
+            constants.setdefault((name, ", ".join(f"{value:g}" for value in grid)), []).append(method)
+    for (name, grid), methods in constants.items():
+        yield f"| {', '.join(methods)} | {name} | {grid} |"
     assert FastFedADMM().look_ahead == "auto"
     yield f"there by b = {AHEAD}"
     yield f"Then the look-ahead of FedACG, {FedACG().lam} in all coordinates"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedadmm.algorithms import FedAvg, FedDyn
+from fedadmm.algorithms import MIFA, FastFedADMM, FedAvg, FedDyn, FedExP, FedNova, FedVARP
 from fedadmm.core.algorithm import Algorithm, Turnout
 from fedadmm.core.round import norm_limit
 from methods import METHODS
@@ -61,6 +61,23 @@ def test_an_upload_that_is_finite_and_absurd_is_refused_and_named(method: Algori
     world.task.targets[1].fill_(1e17)
     summary = play.round([0, 1, 4])
     assert (summary.clients, summary.refused, summary.oversized) == ((0, 4), (1,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("sender", "field"),
+    [(FedExP(), "squared"), (FastFedADMM(), "stiffness"), (FedVARP(), "lr"), (MIFA(), "lr"), (FedNova(), "tau")],
+    ids=str,
+)
+def test_a_number_that_is_finite_and_absurd_is_refused_too(sender: Algorithm, field: str) -> None:
+    class Lying(Watched):
+        def client_update(self, server: Any, client: Any, problem: Any) -> tuple[Any, Any]:
+            upload, after = super().client_update(server, client, problem)
+            return upload._replace(**{field: 1e17}) if problem.client == 1 else upload, after
+
+    play = quadratic_world().play(Lying(sender))
+    summary = play.round([0, 1, 4])
+    assert (summary.clients, summary.refused, summary.oversized) == ((0, 4), (1,), (1,))
+    assert float(play.theta.abs().max()) < 100
 
 
 def test_the_limit_is_a_number_a_multiple_of_the_running_median_or_a_million_models() -> None:

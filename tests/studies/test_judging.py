@@ -1,6 +1,7 @@
 """The race of the learning rates, and the judgement of the default: worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -34,14 +35,58 @@ def arrival(row, seed=0, arrived=None, best=0.5, problem="a"):
     ],
 )
 def test_a_race_goes_on_until_the_best_rate_has_a_slower_one_on_each_side(tried, next_rates):
-    runs = {rate: arrival(f"x-{rate:g}", arrived=arrived, best=best) for rate, (arrived, best) in tried.items()}
-    assert untried(RATES, runs) == next_rates
+    runs = {(rate,): arrival(f"x-{rate:g}", arrived=arrived, best=best) for rate, (arrived, best) in tried.items()}
+    assert untried([RATES], runs) == [(rate,) for rate in next_rates]
 
 
-def job(rate, seed=0, scores=(), method="x"):
+CONSTANTS = (0.0, 0.5, 0.9), (1.0, 2.0, 4.0)  # the usual ones are 0.5 and 2
+
+
+@pytest.mark.parametrize(
+    ("tried", "next_points"),
+    [
+        ({}, [(0.1, 0.5, 2)]),
+        ({(0.1, 0.5, 2): 20}, [(0.05, 0.5, 2), (0.2, 0.5, 2)]),  # no constant before the rate is decided
+        ({(0.1, 0.5, 2): 20, (0.05, 0.5, 2): 30, (0.2, 0.5, 2): 30}, [(0.1, 0.0, 2), (0.1, 0.9, 2)]),
+        # The second constant races at the best of the first, and both at the best rate.
+        ({(0.1, 0.5, 2): 20, (0.05, 0.5, 2): 18, (0.025, 0.5, 2): 30}, [(0.05, 0.0, 2), (0.05, 0.9, 2)]),
+        (
+            {(0.1, 0.5, 2): 20, (0.05, 0.5, 2): 30, (0.2, 0.5, 2): 30, (0.1, 0.0, 2): 21, (0.1, 0.9, 2): 15},
+            [(0.1, 0.9, 1), (0.1, 0.9, 4)],
+        ),
+        (
+            {(0.1, 0.5, 2): 20, (0.05, 0.5, 2): 30, (0.2, 0.5, 2): 30, (0.1, 0.0, 2): 21, (0.1, 0.9, 2): 15}
+            | {(0.1, 0.9, 1): 16, (0.1, 0.9, 4): 16},
+            [],
+        ),
+    ],
+)
+def test_the_constants_race_one_after_the_other_at_the_best_of_what_raced_before(tried, next_points):
+    runs = {point: arrival("x", arrived=arrived) for point, arrived in tried.items()}
+    assert untried([RATES, *CONSTANTS], runs) == next_points
+
+
+def test_a_method_is_judged_with_the_constants_that_won():
+    labels = [f"new-{rate:g}{named}" for rate in RATES for named in ("-lam0.5", "", "-lam0.95")]
+    more = [PaperRun("a", Experiment(label=label, rounds=100)) for label in labels]
+    plain = study()
+    raced = replace(
+        plain,
+        make_runs=lambda size: [run for run in plain.runs("paper") if run.column == "a"] + more,
+        constants={"new": {"lam": [0.5, 0.85, 0.95]}},
+    )
+    assert judgements(raced, kept(), at_means=False) == []  # the constants have not run
+    runs = [*kept(), arrival("new-0.2-lam0.5", 0, 11)]
+    assert judgements(raced, [*runs, arrival("new-0.2-lam0.95", 0, 8)], at_means=False) == []  # nor the winner's seeds
+    runs += [arrival("new-0.2-lam0.95", seed, arrived) for seed, arrived in enumerate((8, 10))]
+    (found,) = judgements(raced, runs, at_means=False)
+    assert (found.other.method, found.other.rounds) == ("new-0.2-lam0.95", 9)
+
+
+def job(rate, seed=0, scores=(), method="x", named=""):
     """Return a run of 100 rounds to 0.9 with these scores so far."""
-    local = LocalTraining(learning_rate=rate)
-    run = Experiment(label=f"{method}-{rate:g}", seed=seed, rounds=100, target=0.9, stop_at_target=True, local=local)
+    label, local = f"{method}-{rate:g}{named}", LocalTraining(learning_rate=rate)
+    run = Experiment(label=label, seed=seed, rounds=100, target=0.9, stop_at_target=True, local=local)
     records = tuple(Record(n, score, 1.0, 1.0, (0,), (), 1, 1, 1, 1, 0.1) for n, score in enumerate(scores, 1))
     return Job(PaperRun("a", run), run, True, records, records)
 
@@ -85,6 +130,23 @@ def test_rates_that_arrive_in_the_same_round_all_run_with_every_seed_and_the_bes
     assert judgements(study(), tied, at_means=False) == []  # 0.2 has one seed
     (found,) = judgements(study(), [*tied, arrival("ours-0.2", 1, 7)], at_means=False)
     assert (found.default.method, found.default.rounds) == ("ours-0.2", 8)
+
+
+def test_a_constant_races_at_the_best_rate_before_the_winner_runs_with_every_seed():
+    scores = {(rate, named, seed): () for rate in RATES for named in ("", "-lam0", "-lam0.9") for seed in range(2)}
+    scores |= {(0.05, "", 0): (0.1,) * 3, (0.1, "", 0): (0.1, 0.2, 0.9), (0.2, "", 0): (0.1,) * 3}
+
+    def left():
+        jobs = [job(rate, seed, value, named=named) for (rate, named, seed), value in scores.items()]
+        raced = replace(study(), constants={"x": {"lam": [0.0, 0.5, 0.9]}})
+        open_ones = [j.experiment for j in needed(raced, jobs) if not j.is_published]
+        return [(e.label, e.seed, e.rounds) for e in open_ones]
+
+    assert left() == [("x-0.1-lam0", 0, 3)]  # no more rounds than the best needed
+    scores[0.1, "-lam0", 0] = (0.1, 0.2, 0.3)
+    assert left() == [("x-0.1-lam0.9", 0, 3)]
+    scores[0.1, "-lam0.9", 0] = (0.1, 0.9)
+    assert left() == [("x-0.1-lam0.9", 1, 100)]  # not the rate with its usual constant
 
 
 def test_a_method_that_misses_on_the_first_seed_is_not_run_with_the_others():

@@ -3,17 +3,18 @@
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from fedadmm.algorithms import FedADMM, FedADMMReleased, FedProx
+from fedadmm.algorithms import FedACG, FedADMM, FedADMMReleased, FedProx
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.runs.tuning import write_tuned
 from fedadmm.studies.costs import CostEstimate
 from fedadmm.studies.paper import PAPER
-from fedadmm.studies.paper.study import as_released, published, read_tuned, tuned_experiment
+from fedadmm.studies.paper.study import as_released, published, read_tuned, tuned_experiment, usual
 from fedadmm.studies.ratios import arrivals_file, comparisons, overall, read_arrivals
 from fedadmm.studies.tables import TABLE_1_ROUNDS, table_1
 
@@ -191,4 +192,17 @@ def test_the_default_that_is_judged_is_what_runs_by_default():
     assert judged == {Experiment().algorithm} == {load_plan("digits").experiment().algorithm}
     assert family.default == "fast_fedadmm"
     assert set(family.aside) < {run.column for run in family.runs("paper")}
-    assert len(family.runs("paper")) == 15 * 17 * 7  # problems, methods, learning rates
+    # Problems, learning rates, methods: seven have a constant of 5 values, fedacg two, of 5 and 3, nine none.
+    assert len(family.runs("paper")) == 15 * 7 * (7 * 5 + 5 * 3 + 9)
+
+
+def test_the_constants_of_a_method_race_around_its_usual_ones():
+    family = PAPER["family"]
+    rows = {run.experiment.label: run.experiment.algorithm for run in family.runs("paper", columns=["cifar10"])}
+    for method, grids in family.constants.items():
+        for name, grid in grids.items():
+            assert list(grid) == sorted(grid)
+            assert getattr(rows[f"{method}-0.1"], name) == usual(grid)
+    tried = {(rows[label].lam, rows[label].beta) for label in rows if label.startswith("fedacg-0.1")}
+    assert tried == set(product(family.constants["fedacg"]["lam"], family.constants["fedacg"]["beta"]))
+    assert rows["fedacg-0.1-lam0.95-beta0"] == FedACG(lam=0.95, beta=0.0)

@@ -7,6 +7,8 @@ back is |g| / |w - theta|: rho itself, and beside it the curvature if the solve 
 
 from typing import NamedTuple
 
+import torch
+
 from fedadmm.core.algorithm import LocalProblem, Scalar, Vector
 
 SMALLEST = 1e-30
@@ -33,10 +35,21 @@ def squared(vector: Vector) -> Scalar:
 
 
 def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho: Scalar) -> Scalar:
-    """Return how much held a client back from following its gradient and its dual, beside rho; 0 if nothing is left."""
-    force, way = problem.gradient(theta) + y, w - theta
-    held = force.norm(dim=-1, keepdim=True) / way.norm(dim=-1, keepdim=True).clamp(min=SMALLEST)
+    """Return how much held a client back from following its gradient and its dual, beside rho; 0 if nothing is left.
+
+    Where local steps follow clipped gradients, so does this. A way that is shorter than the rounding of theta, as of a
+    client that has nothing left to learn, counts as long as that.
+    """
+    gradient, way = problem.gradient(theta), _length(w - theta)
+    if problem.clip is not None:
+        gradient = gradient * (problem.clip / _length(gradient)).clamp(max=1.0)
+    rounding = torch.finfo(theta.dtype).eps * _length(theta)
+    held = _length(gradient + y) / torch.maximum(way, rounding).clamp(min=SMALLEST)
     return _scalar((held - rho).clamp(min=0.0))
+
+
+def _length(vector: Vector) -> Vector:
+    return vector.norm(dim=-1, keepdim=True)
 
 
 def _scalar(column: Vector) -> Scalar:

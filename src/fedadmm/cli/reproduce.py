@@ -195,7 +195,7 @@ def _print_ratios(preset: Study, jobs: Iterable[Job], *, results: Path) -> None:
 def _print_judgements(preset: Study, kept: Sequence[ratios.Arrival]) -> None:
     for title, rows, means in judging.judged_tables(preset, kept):
         if not rows:
-            say("No column has every method's best learning rate with every seed yet, so nothing is compared.")
+            say("No column has every method's race and its winner with every seed yet, so nothing is compared.")
             return
         show_rows(rows, title=f"Rounds to the target. {title}")
         if means:

@@ -133,7 +133,7 @@ def check_local(algorithm: AnyAlgorithm, local: LocalTraining) -> None:
         local.check_plain(type(algorithm).__name__)
     elif trait(algorithm, StepsOfSGDOnly):
         local.check_sgd(type(algorithm).__name__)
-    solving = ("momentum", "weight_decay", "clip", "optimizer", "warmup", "rate_decay")
+    solving = ("momentum", "weight_decay", "clip", "optimizer", "warmup", "rate_decay", "solver", "tolerance")
     keys = " and ".join(f"{key}={value}" for key in solving if (value := getattr(local, key)))
     if keys and trait(algorithm, GradientsOnly) is not None:
         raise InputError(

@@ -87,6 +87,10 @@ class LocalProblem(Protocol):
     def learning_rate(self) -> float:
         """The learning rate of this round's local steps."""
 
+    @property
+    def clip(self) -> float | None:
+        """The largest norm of a gradient that a local step follows; None if any is followed."""
+
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
     ) -> Solution:

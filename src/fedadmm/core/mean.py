@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar, cast
 from fedadmm.core.algorithm import Message, Vector
 
 M = TypeVar("M", bound=Message)
+ABSURD = 1e12  # no useful number is as large: the squared length of an upload that is refused by its length
 
 
 def num_bytes(message: Message) -> int:
@@ -20,9 +21,12 @@ def is_finite(message: Message) -> bool:
 
 
 def norm_of(message: Message) -> float:
-    """Return the norm of the vectors of a message together; those of whole numbers have none."""
-    vectors = (field for field in message if not is_number(field) and field.is_floating_point())
-    return math.hypot(*(float(field.norm()) for field in vectors))
+    """Return the norm of the vectors of a message together; those of whole numbers have none.
+
+    A number counts where it is absurd: then the message is as long as that.
+    """
+    vectors = (float(f.norm()) for f in message if not is_number(f) and f.is_floating_point())
+    return math.hypot(*vectors, *(f for f in message if is_number(f) and abs(f) > ABSURD))
 
 
 def is_number(field: Any) -> bool:

@@ -37,6 +37,7 @@ class _Quadratic:
         self, target: Vector, num_steps: Any, *, client: Any = 0, last_round: int = 0, bare: bool = False
     ) -> None:
         """Begin the round after this one; `bare`: a solve returns a vector, as in 0.1.0."""
+        self.clip: float | None = None
         self._target, self.num_steps, self.num_examples, self._bare = target, num_steps, num_steps, bare
         self.client, self.round, self.last_round = client, last_round + 1, last_round
         first = last_round == 0

@@ -13,7 +13,7 @@ import torch
 from fedadmm.core.algorithm import AnyAlgorithm, Message, Vector
 from fedadmm.core.engine import Store
 from fedadmm.core.errors import calling
-from fedadmm.core.mean import is_finite
+from fedadmm.core.mean import ABSURD, is_finite, is_number
 from fedadmm.core.optional import SkipsCommunication, trait
 from fedadmm.core.round import Assignment, Buffers, ClientResult, received
 from fedadmm.engine.probe import probe
@@ -157,10 +157,11 @@ def _rows(field: Any, num_clients: int, like: Any, *, copy: bool) -> Sequence[An
 
 
 def _row_norms(message: Message, num_clients: int, *, form: Message) -> list[float]:
-    """Return the norm of each client's vectors together; `form` is that of one message."""
-    vectors = [field for field, like in zip(message, form, strict=True) if isinstance(like, torch.Tensor)]
-    norms = [field.norm(dim=-1).expand(num_clients).tolist() for field in vectors]
-    return [math.hypot(*own) for own in zip(*norms, strict=True)] or [0.0] * num_clients
+    """Return the norm of each client's message, as norm_of does; `form` is that of one message."""
+    fields = [(torch.as_tensor(field), is_number(like)) for field, like in zip(message, form, strict=True)]
+    norms = [field.norm(dim=-1) if not number else field.abs() * (field.abs() > ABSURD) for field, number in fields]
+    rows = [norm.reshape(-1).expand(num_clients).tolist() for norm in norms]
+    return [math.hypot(*own) for own in zip(*rows, strict=True)] or [0.0] * num_clients
 
 
 def _finite_rows(fields: Message, num_clients: int) -> list[bool]:

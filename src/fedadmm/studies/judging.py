@@ -1,11 +1,12 @@
-"""The default method against all others, each at the learning rate that wins a race on the first seed.
+"""The default method against all others, each at the learning rate and the constants that win a race on the first seed.
 
 One rule for every method:
 - On seed 0 the race begins at the middle of the grid of learning rates. The neighbours of the best rate so far come
-  next, until both have run: then the best has a slower one on each side.
-- The best rate is the one that arrives first, or, as long as none does, the one with the best score. A run ends as
-  soon as it can no longer be ahead of a rate that arrived.
-- The winner runs with the other seeds too. If it did not arrive with seed 0, that is a miss already. Rates that arrive
+  next, until both have run: then the best has a slower one on each side. The method's own constants race after it, one
+  after the other, each at the best of all before it.
+- The best is what arrives first, or, as long as nothing does, what has the best score. A run ends as soon as it can no
+  longer be ahead of one that arrived.
+- The winner runs with the other seeds too. If it did not arrive with seed 0, that is a miss already. Those that arrive
   in the same round all do, and the one with the fewest rounds over all seeds counts.
 - A method is out if it needs more than OUT times the rounds of the best of its kind with seed 0: its runs end there,
   and it is not run with the other seeds. The kinds are the classic methods and the others, each at its own model or at
@@ -14,6 +15,7 @@ One rule for every method:
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,35 +23,43 @@ from typing import NamedTuple
 from fedadmm.report.table import markdown
 from fedadmm.runs.goal import Goal
 from fedadmm.studies.campaign import Job
-from fedadmm.studies.paper.study import Study
+from fedadmm.studies.paper.study import Study, usual
 from fedadmm.studies.ratios import Arrival, Standing, arrivals_file, by_problem, geometric_mean, read_arrivals, standing
 
-Tried = Mapping[float, Arrival]  # by learning rate, with seed 0
+Point = tuple[float, ...]  # a learning rate, then the method's own constants
+Grids = Sequence[Sequence[float]]  # the values of each, the usual one of a constant in the middle
+Tried = Mapping[Point, Arrival]  # with seed 0
 OUT = 1.25
 
 
-def leader(tried: Tried) -> float:
-    """Return the best learning rate of those that were tried; the lower one of equals."""
+def leader(tried: Tried) -> Point:
+    """Return the best point of those that were tried; the lower one of equals."""
 
-    def place(rate: float) -> tuple[float, float, float]:
-        run = tried[rate]
-        return (math.inf, -(run.best or 0.0), rate) if run.arrived is None else (run.arrived, 0.0, rate)
+    def place(point: Point) -> tuple[float, float, Point]:
+        run = tried[point]
+        return (math.inf, -(run.best or 0.0), point) if run.arrived is None else (run.arrived, 0.0, point)
 
     return min(tried, key=place)
 
 
-def winners(tried: Tried) -> list[float]:
-    """Return the learning rates that win a race: the leader, and those that arrived with it."""
+def winners(tried: Tried) -> list[Point]:
+    """Return the points that win a race: the leader, and those that arrived with it."""
     best = leader(tried)
-    return [rate for rate in sorted(tried) if rate == best or tried[rate].arrived == (tried[best].arrived or math.nan)]
+    return [at for at in sorted(tried) if at == best or tried[at].arrived == (tried[best].arrived or math.nan)]
 
 
-def untried(rates: Sequence[float], tried: Tried) -> list[float]:
-    """Return the rates of a grid, lowest first, that are to be tried next; none once the race is decided."""
-    if not tried:
-        return [rates[len(rates) // 2]]
-    best = rates.index(leader(tried))
-    return [rate for rate in rates[max(best - 1, 0) : best + 2] if rate not in tried]
+def untried(grids: Grids, tried: Tried) -> list[Point]:
+    """Return the points, lowest first, that are to be tried next; none once the race is decided."""
+    best = tuple(map(usual, grids))
+    for axis, grid in enumerate(grids):
+        line = [(*best[:axis], value, *best[axis + 1 :]) for value in grid]
+        if not (known := {point: tried[point] for point in line if point in tried}):
+            return [best]
+        best = leader(known)
+        at = line.index(best)
+        if left := [point for point in line[max(at - 1, 0) : at + 2] if point not in tried]:
+            return left
+    return []
 
 
 def limit_of(runs: Iterable[Arrival]) -> int | None:
@@ -69,38 +79,36 @@ def kind_of(method: str, study: Study) -> tuple[bool, ...]:
 
 def needed(study: Study, jobs: Iterable[Job]) -> list[Job]:
     """Return the runs that the races need as far as they are decided now, each with the rounds that it may take."""
-    kinds: dict[tuple[object, ...], dict[str, list[Job]]] = {}
+    kinds: dict[tuple[object, ...], dict[str, dict[tuple[Point, int], Job]]] = {}
     for job in jobs:
-        method = _split(job.experiment.label)[0]
+        method, point = _split(job.experiment.label, study)
         kind = kinds.setdefault((job.paper_run.column, *kind_of(method, study)), {})
-        kind.setdefault(method, []).append(job)
-    return [job for methods in kinds.values() for job in _needed_of_a_kind(methods)]
+        kind.setdefault(method, {})[point, job.experiment.seed] = job
+    return [job for methods in kinds.values() for job in _needed_of_a_kind(methods, study)]
 
 
-def _needed_of_a_kind(methods: Mapping[str, Sequence[Job]]) -> Iterator[Job]:
-    limit = limit_of(_arrival(job) for jobs in methods.values() for job in jobs if job.is_done)
-    for jobs in methods.values():
-        own = list(_needed_of_a_method(_race(jobs), jobs, limit))
+def _needed_of_a_kind(methods: Mapping[str, Mapping[tuple[Point, int], Job]], study: Study) -> Iterator[Job]:
+    limit = limit_of(_arrival(job) for jobs in methods.values() for job in jobs.values() if job.is_done)
+    for method, jobs in methods.items():
+        grids = _grids(method, (point for point, _ in jobs), study)
+        own = list(_needed_of_a_method(jobs, grids, limit))
         yield from own
         if limit is None and not all(job.is_done for job in own):
             return  # the next one waits for a limit
 
 
-def _race(jobs: Iterable[Job]) -> dict[float, Job]:
-    return {_split(job.experiment.label)[1]: job for job in jobs if job.experiment.seed == 0}
-
-
-def _needed_of_a_method(racing: Mapping[float, Job], jobs: Sequence[Job], out: int | None) -> Iterator[Job]:
+def _needed_of_a_method(jobs: Mapping[tuple[Point, int], Job], grids: Grids, out: int | None) -> Iterator[Job]:
+    racing = {point: job for (point, seed), job in jobs.items() if seed == 0}
     arrived = [_arrival(job).arrived for job in racing.values()]
     limit = min((rounds for rounds in (*arrived, out) if rounds is not None), default=None)
     if limit is not None:
-        racing = {rate: job.limited(limit) for rate, job in racing.items()}
-    tried = {rate: _arrival(job) for rate, job in racing.items() if job.is_done}
-    left = untried(sorted(racing), tried)
-    yield from (racing[rate] for rate in (*tried, *left[:1]))  # whether and how far the other runs depends on this one
+        racing = {point: job.limited(limit) for point, job in racing.items()}
+    tried = {point: _arrival(job) for point, job in racing.items() if job.is_done}
+    left = untried(grids, tried)
+    yield from (racing[point] for point in (*tried, *left[:1]))  # whether and how far others run depends on this one
     if not left and not _is_out(tried[leader(tried)], out):
         won = winners(tried)
-        yield from (job for job in jobs if _split(job.experiment.label)[1] in won and job.experiment.seed != 0)
+        yield from (job for (point, seed), job in jobs.items() if point in won and seed != 0)
 
 
 def _is_out(winner: Arrival, out: int | None) -> bool:
@@ -116,14 +124,21 @@ def _arrival(job: Job) -> Arrival:
     return Arrival(column, run.label or "", run.seed, arrived, len(job.records), run.target or 0.0, best)
 
 
-def _split(row: str | None) -> tuple[str, float]:
-    """Return the method and the learning rate that a row's name has."""
-    method, _, rate = (row or "").partition("-")
-    return method, float(rate)
+def _split(row: str | None, study: Study) -> tuple[str, Point]:
+    """Return the method and the point that a row's name has: a constant that is not there has its usual value."""
+    method, _, named = (row or "").partition("-")  # such as fedacg and 0.1-lam0.95
+    rate, given = named.partition("-")[0], dict(re.findall(r"-([a-z]+)([\d.]+)", named))
+    own = study.constants.get(method, {})
+    return method, (float(rate), *(float(given.get(name, usual(grid))) for name, grid in own.items()))
+
+
+def _grids(method: str, points: Iterable[Point], study: Study) -> Grids:
+    """Return the values that race: the learning rates of the points, and of each of the method's own constants."""
+    return [sorted({rate for rate, *_ in points}), *study.constants.get(method, {}).values()]
 
 
 class Judgement(NamedTuple):
-    """A problem: how each method stands at its best learning rate, and who is held against whom."""
+    """A problem: how each method stands where it won its race, and who is held against whom."""
 
     problem: str
     target: float
@@ -158,36 +173,36 @@ def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> 
 
 
 def _standings(study: Study, problem: str, own: Sequence[Arrival], *, at_means: bool) -> dict[str, Standing] | None:
-    """Return how each method stands on a problem at the rate that won its race; None if something is missing."""
+    """Return how each method stands on a problem where it won its race; None if something is missing."""
     known = {(arrival.method, arrival.seed): arrival for arrival in own}
-    rates: dict[str, dict[float, str]] = {}
+    races: dict[str, dict[Point, str]] = {}
     for run in study.runs("paper", columns=[problem]):
-        method, rate = _split(run.experiment.label)
+        method, point = _split(run.experiment.label, study)
         if method != study.default and method.startswith("mean_") != at_means:
             continue
-        rates.setdefault(method, {})[rate] = run.experiment.label or ""
+        races.setdefault(method, {})[point] = run.experiment.label or ""
         rounds = run.experiment.rounds
-    races = {m: {rate: known[r, 0] for rate, r in rows.items() if (r, 0) in known} for m, rows in rates.items()}
     found = {}
-    for method, tried in races.items():
-        if untried(sorted(rates[method]), tried):
+    for method, rows in races.items():
+        tried = {point: known[row, 0] for point, row in rows.items() if (row, 0) in known}
+        if untried(_grids(method, rows, study), tried):
             return None
-        limit = limit_of(run for run in own if kind_of(_split(run.method)[0], study) == kind_of(method, study))
-        winner, rows = tried[leader(tried)], [rates[method][rate] for rate in winners(tried)]
-        runs = {row: [known[row, seed] for seed in range(study.paper_seeds) if (row, seed) in known] for row in rows}
+        limit = limit_of(run for run in own if kind_of(_split(run.method, study)[0], study) == kind_of(method, study))
+        winner, won = tried[leader(tried)], [rows[point] for point in winners(tried)]
+        runs = {row: [known[row, seed] for seed in range(study.paper_seeds) if (row, seed) in known] for row in won}
         if all(len(own) == study.paper_seeds for own in runs.values()):
             found[method] = min((standing(row, own, rounds) for row, own in runs.items()), key=lambda s: s.rounds)
         elif _is_out(winner, limit):
             played_on = winner.arrived is None and winner.rounds == rounds
             given = rounds if limit is None or played_on else min(limit, rounds)
-            found[method] = standing(rows[0], [winner._replace(arrived=None)], given)
+            found[method] = standing(won[0], [winner._replace(arrived=None)], given)
         else:
             return None
     return found
 
 
 def judged_rows(study: Study, found: Sequence[Judgement]) -> list[dict[str, str]]:
-    """Return the rows of the table, with the learning rate in each row's name, and the spread over the seeds."""
+    """Return the rows of the table, each method with what won its race, and the spread over the seeds."""
     return [
         {
             "problem": j.problem + (" (designed on it)" if j.problem in study.aside else ""),

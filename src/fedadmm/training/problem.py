@@ -30,7 +30,7 @@ class SGDProblem:
         self.batch_size = min(self._wanted_batch(), self.num_examples)
         self._sizes = local.batch_sizes(self.num_examples, self.batch_size, join=objective.model.needs_two)
         self.num_steps = self._steps_within(assignment, max_steps=local.max_steps)
-        self.learning_rate = local.learning_rate_at(assignment.round)
+        self.learning_rate, self.clip = local.learning_rate_at(assignment.round), local.clip
         self._tolerance = local.tolerance_at(assignment.round, client=assignment.client, seed=seed)
         self._epsilon: float | None = None
         self._steps = self._num_losses = 0
@@ -113,7 +113,7 @@ class SGDProblem:
         self, inputs: Tree, targets: Tree, parameters: list[nn.Parameter]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         loss, gradients = self._objective.batch(inputs, targets, parameters)
-        return loss, gradients if self._local.clip is None else clipped(gradients, self._local.clip)
+        return loss, gradients if self.clip is None else clipped(gradients, self.clip)
 
     @property
     def _decay(self) -> float:

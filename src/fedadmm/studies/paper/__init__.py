@@ -1,14 +1,16 @@
 """The tables and figures of the paper, and studies beyond it, as studies.toml has them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 from fedadmm.config.algorithm_table import algorithm_from_table
 from fedadmm.config.plans import Plan
+from fedadmm.core.files import Table
 from fedadmm.studies.paper.setting import Design
-from fedadmm.studies.paper.study import PaperRun, Rows, Size, Study, table_of
+from fedadmm.studies.paper.study import PaperRun, Rows, Size, Study, table_of, usual
 
 __all__ = ["PAPER", "PaperRun", "Rows", "Size", "Study"]
 
@@ -17,6 +19,7 @@ __all__ = ["PAPER", "PaperRun", "Rows", "Size", "Study"]
 def _runs_in(file: str) -> tuple[PaperRun, ...]:
     """Return a run of each method, at each learning rate, in each variant of an experiment, as a file has them.
 
+    A method that has constants is there with each of their values, too.
     Where a file has variants under `crossed`, too, every variant is run with each of those.
     """
     table = dict(table_of(file))
@@ -25,7 +28,12 @@ def _runs_in(file: str) -> tuple[PaperRun, ...]:
         variants = {f"{a} / {b}": {**one, **other} for a, one in variants.items() for b, other in crossed.items()}
     rates, methods = table.pop("learning_rates", [None]), table.pop("methods")
     rates_of = {column: variant.pop("learning_rates", rates) for column, variant in variants.items()}
-    algorithms = {label: algorithm_from_table(algorithm) for label, algorithm in methods.items()}
+    constants = table.pop("constants", {})
+    algorithms = {
+        (label, named): algorithm_from_table(algorithm)
+        for label, method in methods.items()
+        for named, algorithm in _with_constants(method, constants.get(label, {}))
+    }
     plan = Plan(table, variants)
     runs = []
     for column in plan.variants:
@@ -33,11 +41,19 @@ def _runs_in(file: str) -> tuple[PaperRun, ...]:
         name = f"{file.removesuffix('.toml')}-{words.replace(' ', '_')}"
         experiment = plan.experiment(column, changes={"name": name, "label": None})
         local_at = {rate: experiment.local.replace(learning_rate=rate) for rate in rates_of[column] if rate}
-        for label, algorithm in algorithms.items():
+        for (label, named), algorithm in algorithms.items():
             for rate in rates_of[column]:
-                changes = {"label": f"{label}-{rate:g}", "local": local_at[rate]} if rate else {"label": label}
+                changes = {"label": f"{label}-{rate:g}{named}", "local": local_at[rate]} if rate else {"label": label}
                 runs.append(PaperRun(column, experiment.replace(algorithm=algorithm, **changes)))
     return tuple(runs)
+
+
+def _with_constants(method: Table, constants: Table) -> Iterator[tuple[str, Table]]:
+    """Yield a method with each value of its own constants, and what such a row is called beside the method's name."""
+    for values in product(*constants.values()):
+        chosen = dict(zip(constants, values, strict=True))
+        named = (f"-{name}{value:g}" for name, value in chosen.items() if value != usual(constants[name]))
+        yield "".join(named), {**method, **chosen}
 
 
 def _worked_out(name: str) -> Callable[[], Rows]:
@@ -59,6 +75,8 @@ def _study(name: str, *, runs: Any = None, table: str | None = None, **how: Any)
     """Return a study as studies.toml describes it."""
     if table is not None:
         return Study(name, table=_worked_out(table), **how)
+    if isinstance(runs, str) and runs.endswith(".toml"):
+        how["constants"] = table_of(runs).get("constants", {})
     return Study(name, make_runs=_maker_of(runs), **how)
 
 

@@ -6,8 +6,8 @@ normalisation is its own, and its FedADMM is `fedadmm_released`. It has no basel
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -51,7 +51,8 @@ class Study:
     chosen, aside: rows that are held against the best of all others, and columns that do not judge them; such a
         study has many short runs, of which the round of arrival is kept.
     default, classic: the row that is held, at its best learning rate, against the best of the classic rows and against
-        the best of all others, each at its own; of such a study, too, the rounds of arrival are kept.
+        the best of all others, each at its own best; of such a study, too, the rounds of arrival are kept.
+    constants: the values that are tried of a method's own constants, with its usual one in the middle.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Study:
     aside: Sequence[str] = ()
     default: str | None = None
     classic: Sequence[str] = ()
+    constants: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
 
     def runs(self, size: Size, *, columns: Iterable[str] | None = None) -> list[PaperRun]:
         """Return the runs in a size, of some columns or of all; those that are the same when small are there once."""
@@ -85,6 +87,11 @@ class Study:
     def seeds(self, size: Size) -> int:
         """Return over how many seeds the results are averaged: the paper has five."""
         return self.paper_seeds if size == "paper" else self.small_seeds
+
+
+def usual(grid: Sequence[float]) -> float:
+    """Return the value in the middle of a grid."""
+    return grid[len(grid) // 2]
 
 
 @cache

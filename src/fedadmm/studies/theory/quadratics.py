@@ -91,7 +91,7 @@ class QuadraticProblem:
         self.first_visit, self.last_round = assignment.first_visit, assignment.last_round or 0
         self.num_steps = task.num_steps or 1
         self.num_examples = 1
-        self.learning_rate = task.learning_rate
+        self.learning_rate, self.clip = task.learning_rate, None
         self._steps = 0
         self.personal: Personal | None = None
 

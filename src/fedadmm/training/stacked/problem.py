@@ -60,7 +60,7 @@ class StackedProblem:
         self._gradients = stacked_gradients(model, task.loss, input_dims=examples.inputs.ndim - 1)
         self.round = assignments[0].round
         self.client = self._column(np.array([assignment.client for assignment in self.assignments]))
-        self.learning_rate = local.learning_rate_at(self.round)
+        self.learning_rate, self.clip = local.learning_rate_at(self.round), local.clip
         self.num_steps = self._column(self._num_steps)
         self.num_examples = self._column(self._counts)
         self.first_visit = self._column(np.array([assignment.first_visit for assignment in self.assignments]))
@@ -88,11 +88,11 @@ class StackedProblem:
         batches = sgd_batches(
             self.assignments, self._starts, self._counts, batch_size=self._batch_size, seed=self._seed
         )
-        room = None if self._local.clip is None else [torch.empty_like(part) for part in weights]
+        room = None if self.clip is None else [torch.empty_like(part) for part in weights]
         for k, *batch in self._threaded(batches.over(self._examples, like=weights[0])):
             losses, add = self._gradients(self._shaped(weights, k), *batch)
-            if room is not None and self._local.clip is not None:
-                add = clipped(add, self._local.clip, room=self._shaped(room, k))
+            if room is not None and self.clip is not None:
+                add = clipped(add, self.clip, room=self._shaped(room, k))
             self._loss_sum[:k] += losses
             step.begin(k)
             add(self._shaped(step.target, k), step.alpha)
