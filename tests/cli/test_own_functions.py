@@ -1,5 +1,6 @@
 """What a user's function raises is a sentence that names it, with the error on a line below, on every engine."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, PartitionedData, federate, load, make_dataset, simulate
+from fedadmm.core.errors import import_named
 from worlds import some_data
 
 
@@ -224,3 +226,10 @@ def test_a_mistake_in_dealing_is_a_sentence(arguments: dict[str, Any], sentence:
 def test_data_that_is_none_is_a_sentence(train: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make_dataset(train)
+
+
+def test_a_folder_of_a_modules_name_is_told_from_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty_room").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"empty_room is a folder without a module; write empty_room\.py"):
+        import_named("empty_room:data", what="data")

@@ -72,7 +72,10 @@ def import_named(path: str, *, what: str) -> Any:
         raise InputError(f'{what} "{path}": {_why_not(error, module_name)}') from error
     for name in attribute.split("."):
         if not hasattr(found, name):
-            raise InputError(f'{what} "{path}": {module_name} has no {attribute}; define it there or correct the name')
+            why = f"{module_name} has no {attribute}; define it there or correct the name"
+            if getattr(found, "__file__", "") is None:
+                why = f"{module_name} is a folder without a module; write {module_name}.py, or name a module in it"
+            raise InputError(f'{what} "{path}": {why}')
         found = getattr(found, name)
     return found
 
