@@ -129,6 +129,14 @@ def test_a_result_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         result.to_pandas()
 
 
+def test_a_run_is_drawn_by_any_number_that_its_rounds_have() -> None:
+    result = small(
+        metric="loss", metrics={"exact": lambda outputs, targets: (outputs.argmax(1) == targets).double().mean()}
+    )
+    for metric in ("loss", "accuracy", "exact", "client_loss"):
+        assert isinstance(result.plot(metric), Figure)
+
+
 def test_a_warning_names_the_users_line() -> None:
     with pytest.warns(fedadmm.api.result.DivergedWarning, match="diverged in round 1") as warned:
         small(local=LocalTraining(learning_rate=1e30))

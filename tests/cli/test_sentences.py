@@ -144,6 +144,15 @@ MISTAKES = [
     (["data", "show", "digit"], "there is no dataset 'digit'"),
     (["data", "show", "digits", "--num-clients", "0"], "num_clients=0 is not a number of clients"),
     (["data", "show", "digits", "--partition", "x:y"], "there is no module x"),
+    (
+        ["data", "show", "digits", "--partition", "iid", "--alpha", "0.1"],
+        "partition iid deals without it, so --alpha means nothing here; leave it out",
+    ),
+    (["data", "show", "digits", "--partition", "iid", "--quantiles", "3"], "so --quantiles means nothing here"),
+    (
+        ["data", "show", "digits", "--partition", "dirichlet", "--shards-per-client", "3"],
+        "so --shards-per-client means",
+    ),
     (["data", "show", "digits", "--out", "drawing"], "drawing does not say what to draw"),
     (["data", "fetch", "imagenet"], "imagenet"),
     (["run", LONG], "xxxxx'... has 5000 letters, too many for the name of a file; give a shorter one"),

@@ -28,8 +28,10 @@ def test_the_paired_test_is_scipys(seeds):
 
 def test_pairs_that_are_all_level_differ_by_nothing_and_pairs_that_are_all_alike_apart_by_no_chance():
     level = np.array([0.1, 0.2, 0.3])
-    assert paired_test(level, level) == (0.0, 0.0, 1.0)
-    assert paired_test(level + 0.5, level).p == 0.0
+    assert paired_test(level, level)[:3] == (0.0, 0.0, 1.0)
+    # Of n pairs that differ, all in one direction: by chance in one of 2^(n - 1) cases.
+    assert paired_test(level + 0.5, level)[2:] == (0.25, "sign test")
+    assert paired_test(np.array([10.0, 14.0]), np.array([11.0, 15.0])) == (-1.0, 0.0, 0.5, "sign test")
 
 
 def test_a_difference_within_the_spread_of_the_seeds_is_called_noise(tmp_path):

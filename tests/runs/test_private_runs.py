@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,6 +30,18 @@ PRIVACY = {"clip": 0.2, "noise": 1.0, "delta": 1e-2}
 def _private(method: Algorithm, *, privacy: dict[str, Any] | None = None, **options: Any) -> fedadmm.Simulation:
     usual = {"model": made(perceptron), "weighting": "equal", "engine": "serial", "participation": 0.5}
     return simulation_of(method, privacy=PRIVACY | (privacy or {}), **usual | options)
+
+
+class Counted(NamedTuple):
+    step: torch.Tensor
+    count: torch.Tensor
+
+
+class Counting(fedadmm.FedAvg):
+    """A method that uploads whole numbers beside its change."""
+
+    def client_update(self, server: Any, client: Any, problem: Any) -> tuple[Any, Any]:
+        return Counted(problem.solve(start=server.theta).w - server.theta, torch.tensor([0, 1, 0])), client
 
 
 METHODS = [fedadmm.FedADMM(), fedadmm.Scaffold(), fedadmm.FastFedADMM(rho=0.1)]
@@ -150,6 +162,10 @@ def test_adaptive_clip_follows_the_median_norm_and_pays_for_it() -> None:
         ({"max_norm": "100x"}, "is measured on other clients"),
         ({"metric": "client_loss"}, "is of the clients' own data"),
         ({"clock": {"speed": 10, "asynchronous": {"buffer": 2}}}, "takes who comes first"),
+        (
+            {"clock": {"speed": 10, "deadline": 60, "availability": {"period": 9, "share": 0.5}}},
+            "how long other clients took",
+        ),
         ({"participation": [0.5] * 8}, "give participation as one share"),
         ({"model": made(network)}, "let clients keep theirs"),
         ({"engine": "stacked"}, 'use engine="workers"'),
@@ -173,6 +189,7 @@ def test_what_would_tell_more_or_promise_nothing_is_refused(options: dict[str, A
         (fedadmm.FastFedADMM(), "set algorithm.rho to a number"),
         (fedadmm.Averaged(inner=fedadmm.FedExP()), "uploads numbers beside its vectors"),
         (fedadmm.FedExP(), r"uploads numbers beside its vectors \(squared\)"),
+        (Counting(), r"uploads whole numbers \(count\), to which the noise of \[privacy\] cannot be added"),
         (fedadmm.FedPD(), "uploads models and not changes"),
         (fedadmm.FedADMMAuto(), "no state of a client fits"),
     ],
@@ -180,6 +197,21 @@ def test_what_would_tell_more_or_promise_nothing_is_refused(options: dict[str, A
 def test_methods_that_upload_more_than_changes_are_refused(method: Algorithm, told: str) -> None:
     with pytest.raises(InputError, match=told):
         _private(method)
+
+
+def test_a_mean_of_all_clients_examples_is_refused_in_a_file() -> None:
+    data = {"name": "hf:some/set", "num_clients": 8, "normalisation": "dataset"}
+    with pytest.raises(InputError, match="by the mean of all clients' examples"):
+        fedadmm.Experiment(data=data, privacy=PRIVACY)
+    fedadmm.Experiment(data=data)
+    fedadmm.Experiment(data=data | {"normalisation": "none"}, privacy=PRIVACY)
+
+
+def test_noise_alone_moves_the_clip_by_a_bounded_factor() -> None:
+    private = _private(fedadmm.FedAvg(), privacy={"adaptive": {"count_noise": 4000.0}})
+    clips = [private.advance().metrics["clip"] for _ in range(12)]
+    steps = np.abs(np.diff(np.log(clips)))
+    assert steps.max() == pytest.approx(0.2 * 1.5)  # the learning rate x (2 - the quantile)
 
 
 def test_a_certificate_is_refused() -> None:

@@ -1,6 +1,7 @@
 """Secret sharing, the graph and the fixed-point numbers, each against what others have written."""
 
 import itertools
+import math
 
 import networkx as nx
 import numpy as np
@@ -9,8 +10,10 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedadmm.secure.encoding import Encoding
 from fedadmm.secure.fixed_point import FixedPoint, OutOfRangeError, drawn
 from fedadmm.secure.graph import harary
+from fedadmm.secure.settings import Secure
 from fedadmm.secure.shamir import PRIME, SECRET_BYTES, combine, split
 
 
@@ -61,6 +64,28 @@ def test_the_graph_is_regular_and_as_connected_as_a_graph_can_be(num: int, degre
     assert found == min(num - 1, degree) - (degree % 2 and num % 2 and degree < num)
     assert all(client in graph[other] for client, others in graph.items() for other in others)
     assert nx.node_connectivity(nx.Graph([(c, o) for c, others in graph.items() for o in others])) == found
+
+
+@given(st.integers(2, 40), st.integers(2, 50), st.floats(0.5, 0.999))
+def test_no_more_shares_are_needed_than_a_client_has_neighbours(num: int, neighbours: int, threshold: float) -> None:
+    settings = Secure(neighbours=neighbours, threshold=threshold)
+    degree = settings.degree(num)
+    assert degree == len(harary(range(num), degree=degree)[0])
+    assert settings.shares_needed(num) <= max(degree, 1)
+
+
+@pytest.mark.parametrize(("num", "neighbours", "threshold"), [(5, 3, 0.7), (11, 9, 0.9), (33, 31, 0.97)])
+def test_an_odd_number_of_neighbours_leaves_rounds_that_count(num: int, neighbours: int, threshold: float) -> None:
+    settings = Secure(neighbours=neighbours, threshold=threshold)
+    assert settings.degree(num) == neighbours - 1
+    assert settings.shares_needed(num) <= neighbours - 1
+
+
+def test_statistics_are_added_up_whatever_they_are() -> None:
+    encoding = Encoding(Secure().coordinates(3), ())
+    rows = [[1, 2e6, 1_100_000], [1, math.nan, 5], [1, math.inf, 2**40]]
+    total = sum(encoding.statistic_words(row) for row in rows)
+    assert encoding.statistics.numbers(total).tolist() == [3, 2e6 + 2**33, 1_100_005 + 2**32]
 
 
 NUMBERS = FixedPoint(32, largest=16.0, num_terms=100)

@@ -110,6 +110,16 @@ def test_what_cannot_be_accounted_for_is_refused(given: dict[str, float], told: 
         Accountant(**{"noise": 1.0, "share": 0.1, "delta": 1e-3} | given)
 
 
+@pytest.mark.parametrize("epsilon", [math.nan, -1.0, 0.0, math.inf])
+def test_an_epsilon_that_is_none_is_no_budget(epsilon: float) -> None:
+    with pytest.raises(InputError, match="is out of range; use a number above 0, such as 8"):
+        Accountant(1.0, 0.1, 1e-3).rounds_within(epsilon, most=10)
+
+
+def test_a_tiny_share_costs_something() -> None:
+    assert Accountant(1.0, 1e-10, 1e-12, "fixed").epsilon(3) > 0
+
+
 def test_without_the_extra_a_run_is_refused_before_its_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     settings = Privacy(clip=1.0, noise=1.0, delta=1e-3)

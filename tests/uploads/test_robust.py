@@ -94,6 +94,11 @@ def test_the_geometric_median_of_one_place_is_that_place() -> None:
     assert float(_mean(rows, name="geometric_median").norm()) < 1e-4
 
 
+@pytest.mark.parametrize("rows", [torch.randn(1, 5), torch.ones(4, 5), torch.full((3, 5), 0.1), torch.zeros(2, 5)])
+def test_the_geometric_median_of_uploads_that_are_alike_is_such_an_upload(rows: torch.Tensor) -> None:
+    np.testing.assert_allclose(_mean(rows, name="geometric_median"), rows[0], rtol=1e-6)
+
+
 def test_norm_clipping_by_hand() -> None:
     # Lengths 5, 1 and 10. To 2: (1.2, 1.6), (1, 0), (0, 2). To their median, 5: (3, 4), (1, 0), (0, 5).
     rows = torch.tensor([[3.0, 4.0], [1.0, 0.0], [0.0, 10.0]], dtype=torch.float64)

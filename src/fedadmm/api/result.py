@@ -18,7 +18,7 @@ from fedadmm.api.progress import bars
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError, near_names
-from fedadmm.core.metrics import Metric
+from fedadmm.core.metrics import Metric, metric_like
 from fedadmm.core.round import Buffers, ServerCheckpoint
 from fedadmm.report.runs import RunData, changes_of_code
 from fedadmm.report.table import comparison_rows
@@ -262,7 +262,8 @@ def figure_of(runs: Sequence[RunData], *, metric: str | None = None, title: str 
                 if record.number(key) == record.number(key)
             }
             raise InputError(f"no round has {metric!r}; {near_names(metric, sorted(known), what='metrics')}")
-        changed = {"metric": metric, "target": None}
+        way = "lower" if metric_like(metric).lower_is_better else "higher"
+        changed = {"metric": metric, "direction": way, "target": None}
         runs = [replace(run, experiment={**run.experiment, **changed}) for run in runs]
     methods = by_arrival(methods_of(runs))
     axes = (ROUNDS, SIMULATED if SIMULATED in axes_of(methods) else BYTES)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from fedadmm.cli.arguments import refuse
 from fedadmm.cli.console import say, show_table
 from fedadmm.cli.options import DataDir
 from fedadmm.core.errors import InputError
+from fedadmm.core.files import OWN_KEYS
 
 if TYPE_CHECKING:
     from fedadmm.data import PartitionedData
@@ -100,6 +102,9 @@ def show_command(
     from fedadmm.data import federate, load  # imports torch
     from fedadmm.data.shown import counted
 
+    unused = [key for key, partitions in OWN_KEYS.items() if partition not in partitions]
+    unused += ["quantiles"] if partition in ("iid", "natural") else []
+    refuse(f"partition {partition}", "deals without it", *(f"--{key.replace('_', '-')}" for key in unused))
     if num_clients is None and partition != "natural":
         num_clients = 100
     own: dict[str, Any] = {"shards_per_client": shards_per_client, "alpha": alpha, "quantiles": quantiles}

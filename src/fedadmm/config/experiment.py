@@ -101,6 +101,15 @@ class Experiment(Settings):
         check_goal(self.metric, self.direction, self.target, own=own, client_test=client_test, stop_at_target=stops)
         return self
 
+    @model_validator(mode="after")
+    def _check_normalisation(self) -> Self:
+        if self.privacy is not None and self.data.name.startswith("hf:") and self.data.normalisation == "dataset":
+            raise InputError(
+                "data.normalisation=\"dataset\" shifts inputs by the mean of all clients' examples, which no "
+                "noise of [privacy] hides; leave it out, and normalise by constants that are known beforehand"
+            )
+        return self
+
     @field_validator("privacy")
     @classmethod
     def _spread_epsilon(cls, value: Privacy | None, info: Any) -> Privacy | None:

@@ -8,7 +8,7 @@ import torch
 
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
-from fedadmm.core.mean import is_number
+from fedadmm.core.mean import is_float, is_number
 from fedadmm.core.metrics import CLIENT_LOSS
 from fedadmm.core.optional import CanOmitNumbers, SkipsCommunication, UploadsMoreThanChange, trait
 from fedadmm.engine.probe import probe
@@ -36,6 +36,11 @@ def check_clipped(algorithm: AnyAlgorithm) -> None:
         raise InputError(
             f"{name} uploads numbers beside its vectors ({', '.join(numbers)}), which no noise of [privacy] hides; "
             f"{remedy}"
+        )
+    if whole := [key for key, value in upload._asdict().items() if not (is_number(value) or is_float(value))]:
+        raise InputError(
+            f"{name} uploads whole numbers ({', '.join(whole)}), to which the noise of [privacy] cannot be added; "
+            "upload them as floats"
         )
 
 
@@ -71,6 +76,10 @@ def check_privacy(options: Options) -> None:
         "an asynchronous server takes who comes first, and not who was drawn; leave out clock.asynchronous": (
             options.clock is not None and options.clock.asynchronous is not None
         ),
+        "who meets clock.deadline would depend on how long other clients took in the rounds before; leave out "
+        "clock.availability": options.clock is not None
+        and options.clock.deadline is not None
+        and options.clock.availability is not None,
     }
     for problem, holds in problems.items():
         if holds:

@@ -25,8 +25,13 @@ def norm_of(message: Message) -> float:
 
     A number counts where it is absurd: then the message is as long as that.
     """
-    vectors = (float(f.norm()) for f in message if not is_number(f) and f.is_floating_point())
+    vectors = (float(f.norm()) for f in message if is_float(f))
     return math.hypot(*vectors, *(f for f in message if is_number(f) and abs(f) > ABSURD))
+
+
+def is_float(field: Any) -> bool:
+    """Return whether a field is a vector of floats, and not of whole numbers."""
+    return not is_number(field) and bool(field.is_floating_point())
 
 
 def is_number(field: Any) -> bool:

@@ -27,7 +27,7 @@ from fedadmm.core.round import ClientResult
 from fedadmm.flower.settings import FederationSettings, client_of
 from fedadmm.flower.wire import integer, packed_words
 from fedadmm.secure.encoding import Encoding
-from fedadmm.secure.fixed_point import OutOfRangeError, Words
+from fedadmm.secure.fixed_point import Words
 from fedadmm.secure.protocol import Keys, Secrets, Terms, draw_secrets, masked, reveal, seal_shares
 from fedadmm.state.node import REMEDY
 
@@ -102,21 +102,17 @@ class SecureNode:
         One that has none is not finite, and not sent.
         """
         self._round = round
-        words = self._words(result) if result.finite else None
-        arrays = ArrayRecord() if words is None else packed_words(self._masked(words))
-        return result._replace(finite=words is not None), arrays
+        arrays = packed_words(self._masked(self._words(result))) if result.finite else ArrayRecord()
+        return result, arrays
 
-    def _words(self, result: ClientResult) -> tuple[Words, ...] | None:
-        """Return the words of an update and of its statistics, which are added up too; None: they are out of range."""
+    def _words(self, result: ClientResult) -> tuple[Words, ...]:
+        """Return the words of an update and of its statistics, which are added up too."""
         assert self._encoding is not None
         vectors, numbers = self._encoding.words(result.upload)
-        stats, encoding = result.stats, self._encoding.numbers
+        stats = result.stats
         # The first is a one: if the sum of these is not the number of clients, masks did not cancel.
         added = [1, stats.loss, stats.steps, stats.gradient_evaluations, stats.within_clip or 0]
-        try:
-            return vectors, np.concatenate([numbers, encoding.words(encoding.rounded(added))])
-        except OutOfRangeError:
-            return None
+        return vectors, np.concatenate([numbers, self._encoding.statistic_words(added)])
 
     def _masked(self, words: tuple[Words, ...]) -> tuple[Words, ...]:
         sealed = _pairs(self._asked, "neighbours", "sealed")

@@ -69,7 +69,7 @@ def added_up(
     sent = [result.client for result in results if result.finite]
     if total is None:
         return results, UnmaskedMean(encoding, None, count=0)
-    _, loss, *counts = encoding.numbers.numbers(total[1][-NUM_STATS:]).tolist()
+    _, loss, *counts = encoding.statistics.numbers(total[1][-NUM_STATS:]).tolist()
     known = []
     for result in results:
         if result.finite:
@@ -165,7 +165,7 @@ class SecureRound:
         facts = {client: {"senders": [other for other in near[client] if other in senders]} for client in asked}
         revealed = self._ask(UNMASK, facts, lambda record, client: _read_revealed(record, near[client]))
         plain = unmask(collected.total, self._terms, self.sum.graph, self.sum.keys, revealed, senders=senders)
-        if encoding.numbers.numbers(plain[1][-NUM_STATS:])[0] != len(senders):
+        if encoding.statistics.numbers(plain[1][-NUM_STATS:])[0] != len(senders):
             raise VoidError("the masks do not cancel: a client has added others than it agreed on")
         return plain
 

@@ -12,21 +12,26 @@ LEVEL = 0.05  # a p-value above it is called noise
 
 
 class Paired(NamedTuple):
-    """The mean difference of pairs, its standard deviation, and the p-value of Student's paired t-test."""
+    """The mean difference of pairs, its standard deviation, and the p-value of a test."""
 
     mean: float
     spread: float
     p: float
+    test: str = "paired t-test"
 
 
 def paired_test(first: Array, second: Array) -> Paired:
-    """Return the two-sided t-test of pairs, two or more of them; p is 1 where all are level."""
+    """Return the two-sided t-test of pairs, two or more of them; p is 1 where all are level.
+
+    Where all pairs are apart by the same, as a few whole numbers of rounds often are, that test would be certain of
+    anything: it is the sign test then.
+    """
     from scipy.special import stdtr  # a fifth of a second, and most reports have one seed
 
     apart = first - second
     mean, spread = float(apart.mean()), float(apart.std(ddof=1))
     if spread <= 1e-12 * abs(mean) or spread == 0:
-        return Paired(mean, spread, 1.0 if mean == 0 else 0.0)
+        return Paired(mean, spread, 1.0) if mean == 0 else Paired(mean, spread, 0.5 ** (len(apart) - 1), "sign test")
     return Paired(mean, spread, float(2 * stdtr(len(apart) - 1, -abs(mean) * np.sqrt(len(apart)) / spread)))
 
 
@@ -57,7 +62,7 @@ def _sentence(first: MethodRuns, second: MethodRuns) -> str:
     p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.2g}"
     return (
         f"{first.name} against {second.name}, {len(known)} seeds: {unit} {text(mine)} and {text(its)}, difference "
-        f"{spread(found.mean)} with a standard deviation of {spread(found.spread)} over seeds, paired t-test {p}: "
+        f"{spread(found.mean)} with a standard deviation of {spread(found.spread)} over seeds, {found.test} {p}: "
         f"{verdict}."
     )
 

@@ -1,6 +1,6 @@
 """An upload as words that can be added: its vectors in one array, its numbers in another."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from fedadmm.core.state_parts import vectors_of
 from fedadmm.secure.fixed_point import FixedPoint, OutOfRangeError, Rule, Words
 
 LARGEST_NUMBER = 2.0**20  # of the numbers beside the vectors, each of which has 64 bits
+LARGEST_STATISTIC = 2.0**32  # of what is only for the record: a larger one counts as this
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,16 @@ class Encoding:
     def numbers(self) -> FixedPoint:
         """How the numbers beside the vectors are encoded."""
         return FixedPoint(64, LARGEST_NUMBER, self.coordinates.num_terms)
+
+    @property
+    def statistics(self) -> FixedPoint:
+        """How a client's statistics of a round are encoded, which are added up too."""
+        return FixedPoint(64, LARGEST_STATISTIC, self.coordinates.num_terms)
+
+    def statistic_words(self, statistics: Iterable[float]) -> Words:
+        """Return the words of statistics; none of them is a reason to send nothing."""
+        known = np.nan_to_num(np.array([*statistics], np.float64), nan=LARGEST_STATISTIC)
+        return self.statistics.words(self.statistics.rounded(known.clip(-LARGEST_STATISTIC, LARGEST_STATISTIC)))
 
     def rounded(self, upload: Message, rule: Rule) -> Message:
         """Return the upload that its words will stand for; one that has no words raises OutOfRangeError.

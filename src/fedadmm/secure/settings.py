@@ -26,7 +26,8 @@ class Secure(Settings):
 
     def degree(self, num_asked: int) -> int:
         """Return the number of a client's neighbours in a round that asks this many clients."""
-        return min(self.neighbours, num_asked - 1)
+        degree = min(self.neighbours, num_asked - 1)
+        return degree - degree % 2 * (num_asked % 2)  # as many as a graph of so many can have
 
     def shares_needed(self, num_asked: int) -> int:
         """Return the number of neighbours that have to be left of each client, whose shares give its seed."""

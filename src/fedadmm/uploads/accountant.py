@@ -23,6 +23,7 @@ Sampling = Literal["poisson", "fixed"]
 INTERVAL = 1e-3  # of the discretised privacy loss at noise 1; it moves epsilon by some 1e-5
 DIGITS = 4  # of the noise that is found: rounded up, so that it never costs more than was asked for
 MOST_ROUNDS = 10**6
+POPULATION = 10**15  # only the ratio matters of a fixed number of clients to all
 LEAST, MOST = 0.05, 1e4  # noise that is accounted for: with less, one round costs some hundreds
 ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)  # of Renyi divergences
 
@@ -68,6 +69,7 @@ class Accountant:
 
     def rounds_within(self, epsilon: float, *, most: int) -> int:
         """Return how many rounds cost no more than epsilon, up to `most`."""
+        _check_epsilon(epsilon)
         low, high = 0, 1
         while high <= most and self.epsilon(high) <= epsilon:
             low, high = high, 2 * high
@@ -85,16 +87,13 @@ class Accountant:
             gaussian = dp_accounting.GaussianDpEvent(self.noise)
             return dp_accounting.PoissonSampledDpEvent(self.share, gaussian), _relations().ADD_OR_REMOVE_ONE
         halved = dp_accounting.GaussianDpEvent(self.noise / 2)  # the sensitivity is 2 clip
-        # Only their ratio matters.
-        event = dp_accounting.SampledWithoutReplacementDpEvent(10**9, round(self.share * 10**9), halved)
+        event = dp_accounting.SampledWithoutReplacementDpEvent(POPULATION, math.ceil(self.share * POPULATION), halved)
         return event, _relations().REPLACE_ONE
 
 
 def noise_for(epsilon: float, *, rounds: int, share: float, delta: float, sampling: Sampling = "poisson") -> float:
     """Return the least noise, to some digits, with which this many rounds cost no more than epsilon."""
-    if not 0 < epsilon < math.inf:
-        raise InputError(f"epsilon={epsilon:g} is out of range; use a number above 0, such as 8")
-
+    _check_epsilon(epsilon)
     costs: dict[float, float] = {}  # of the noises that were looked at; more noise costs less
 
     def fits(noise: float) -> bool:
@@ -124,6 +123,11 @@ def noise_for(epsilon: float, *, rounds: int, share: float, delta: float, sampli
         low, high = (low, middle) if fits(middle) else (middle, high)
     step = 10.0 ** (math.floor(math.log10(high)) + 1 - DIGITS)
     return float(f"{math.ceil(high / step) * step:.{DIGITS}g}")
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"epsilon={epsilon:g} is out of range; use a number above 0, such as 8")
 
 
 def _crossing(costs: dict[float, float], epsilon: float) -> float:

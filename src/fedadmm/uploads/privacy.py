@@ -30,6 +30,8 @@ from fedadmm.uploads.accountant import Accountant, import_dp_accounting, noise_f
 from fedadmm.uploads.secret_draws import secret_normals
 from fedadmm.uploads.settings import AdaptiveClip, Privacy
 
+FARTHEST = 1.0  # from 0 or from 1 that a noised share of clients moves the clip: one beyond is nothing but noise
+
 
 @dataclass(frozen=True)
 class PrivateSums:
@@ -110,6 +112,7 @@ class PrivateSums:
         clip, within = released.get("clip"), released.get("within_clip")
         if self.adaptive is None or clip is None or within is None:
             return self
+        within = min(max(within, -FARTHEST), 1.0 + FARTHEST)
         return replace(self, clip=clip * math.exp(-self.adaptive.learning_rate * (within - self.adaptive.quantile)))
 
     def _normals(self, purpose: str, round: int, size: int) -> npt.NDArray[np.float64]:

@@ -158,7 +158,9 @@ def geometric_median_shares(rows: torch.Tensor, weights: torch.Tensor) -> torch.
     """Return the shares [n] with which the mean of the rows [n, d] is their weighted geometric median."""
     rows, shares = rows.double(), weights.double() / weights.sum()
     point = shares @ rows
-    smallest = SMOOTHING * max(float((rows - point).norm(dim=1).max()), torch.finfo(torch.float64).tiny)
+    smallest = SMOOTHING * float((rows - point).norm(dim=1).max())
+    if smallest < torch.finfo(torch.float64).tiny:  # a single upload, or all alike
+        return shares
     for _ in range(MOST_STEPS):
         betas = weights / (rows - point).norm(dim=1).clamp(min=smallest)
         shares = betas / betas.sum()
