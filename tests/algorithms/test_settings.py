@@ -1,5 +1,6 @@
 """An algorithm is a frozen value with valid settings, and a mistake is answered by a sentence."""
 
+import pickle
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from typing import Any
 
@@ -148,6 +149,19 @@ def test_only_those_that_read_gradients_off_w_have_no_room_for_momentum_and_weig
     assert trait(FedAdam(inner=Scaffold()), PlainSGDOnly)
 
 
+def test_what_a_wrapper_sends_is_pickled() -> None:
+    method = LookAhead(inner=FedAvg())
+    message = method.download(method.init_server(torch.ones(3)))
+    again = pickle.loads(pickle.dumps(message))
+    assert type(again) is type(message)
+    assert again._fields == ("theta", "momentum")
+
+
+def test_a_wrapper_says_which_method_does_not_fit() -> None:
+    with pytest.raises(InputError, match="Scaffold needs clients that start at theta"):
+        LookAhead(inner=Averaged(inner=Scaffold()))
+
+
 @pytest.mark.parametrize("method", [FedSGD(), FedHybrid(), FedAdam(inner=FedSGD())], ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize(
     "setting",
@@ -156,7 +170,8 @@ def test_only_those_that_read_gradients_off_w_have_no_room_for_momentum_and_weig
 )
 def test_a_method_without_local_steps_refuses_what_it_would_ignore(method: Any, setting: dict[str, Any]) -> None:
     ((key, value),) = setting.items()
-    sentence = f"{type(method).__name__} takes gradients and no local steps, so it would ignore local's {key}={value}"
+    name = type(getattr(method, "inner", method)).__name__
+    sentence = f"{name} takes gradients and no local steps, so it would ignore local's {key}={value}"
     with pytest.raises(InputError, match=sentence):
         check_local(method, LocalTraining(**setting))
     check_local(method, LocalTraining(epochs=3))

@@ -8,8 +8,10 @@ import torch
 from sklearn.datasets import load_digits
 
 import fedadmm
+from fedadmm import LocalTraining, Simulation
 from fedadmm.algorithms import FastFedADMM, FedADMMAuto, FedDynAuto
 from fedadmm.algorithms.stiffness import stiffness
+from worlds import made, perceptron, some_data
 
 THETA = torch.tensor([3.0, 4.0])
 EPS = torch.finfo(torch.float32).eps
@@ -34,10 +36,35 @@ def test_a_gradient_counts_as_far_as_local_steps_follow_it() -> None:
     assert rows.tolist() == [[pytest.approx(10 / 2.5 - 1)], [pytest.approx(5 / 2.5 - 1)]]  # of a stack
 
 
-def test_a_way_that_is_lost_in_the_rounding_of_theta_is_as_long_as_that() -> None:
+def test_what_is_no_more_than_rounding_is_nothing() -> None:
     gradient = torch.tensor([3e-3, 4e-3])
-    assert held(gradient, torch.zeros(2)) == pytest.approx(5e-3 / (5 * EPS) - 1, rel=1e-5)
-    assert held(gradient / 1e6, torch.zeros(2)) == 0.0  # nothing is left to learn
+    assert held(gradient, torch.zeros(2)) == 0.0  # nobody moved
+    assert held(gradient, torch.tensor([EPS, 0.0])) == 0.0
+    assert held(gradient, -gradient * (1 - 1e-6)) == 0.0  # one step of length 1 / rho, but for its last digits
+    assert held(gradient, -gradient / 1.01) == pytest.approx(0.01, rel=1e-2)
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+@pytest.mark.parametrize("method", [FedDynAuto(), FedDynAuto(over="all"), FedADMMAuto()], ids=repr)
+def test_a_single_local_step_tells_no_stiffness(method: Any, engine: str) -> None:
+    local = LocalTraining(epochs=1, batch_size="full", learning_rate=0.1)
+    run = Simulation(
+        method, model=made(perceptron), data=some_data([8] * 8), local=local, seed=0, engine=engine, participation=0.5
+    )
+    losses = [run.advance().client_loss for _ in range(6)]
+    assert run.checkpoint.server.rho == 0.0  # so each round goes by the first guess
+    assert max(losses) < 1.3
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_clients_that_need_no_step_do_not_stop_the_others(method: Any) -> None:
+    local = LocalTraining(epochs=5, solver="gd", tolerance=0.3, learning_rate=0.1)
+    run = Simulation(
+        method, model=made(perceptron), data=some_data([8] * 8), local=local, seed=0, engine="serial", participation=1.0
+    )
+    records = [run.advance() for _ in range(4)]
+    assert [record.refused for record in records] == [()] * 4
+    assert run.checkpoint.server.rho < 100
 
 
 @pytest.mark.parametrize("engine", ["serial", "stacked"])

@@ -123,6 +123,7 @@ def test_a_users_function_may_choose_nobody() -> None:
         ([-1, 2], "participation chose client -1 in round 7; ids run from 0 to 3"),
         ([2, 1, 2], "participation chose a client twice in round 7; return each id once"),
         ([0.5], "participation chose float64 values in round 7; return whole client ids"),
+        ([[0, 1]], "participation chose lists in round 7; return whole client ids"),
         ([True, False, True, False], "participation chose bool values in round 7; return whole client ids"),
     ],
 )
@@ -156,6 +157,51 @@ def test_a_round_is_known_without_the_rounds_before_it(rule: Any) -> None:
     assert played.assignments(4) == fresh.assignments(4) == before
     assert tuple(assignment.client for assignment in before) == played.advance().clients
     assert len({tuple(a.client for a in fresh.assignments(round)) for round in range(1, 20)}) > 3
+
+
+class Stubborn:
+    """A rule that is no function."""
+
+    def __init__(self, *ids: Any) -> None:
+        self.ids = ids
+
+    def select(self, round: int, *, devices: Devices, generator: np.random.Generator) -> Any:
+        return [len(self.ids) // client for client in self.ids]
+
+    def check(self, num_clients: int) -> None:
+        pass
+
+
+def test_a_rule_of_ones_own_is_held_to_what_a_function_is() -> None:
+    assert _simulation(Stubborn(1, 4)).advance().clients == (0, 2)
+    with pytest.raises(InputError, match="participation chose a client twice in round 1; return each id once"):
+        _simulation(Stubborn(1, 1)).advance()
+    with pytest.raises(
+        InputError, match=r"select of participation test_participation:Stubborn, in round 1, fails; corr"
+    ):
+        _simulation(Stubborn(1, 0)).advance()
+
+
+@pytest.mark.parametrize("rule", [["a", "b"], [[0.5], [0.2]], np.array(0.5), [[0.5], [0.2, 0.1]]], ids=repr)
+def test_what_is_no_list_of_numbers_is_no_rule(rule: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"(?s)participation=.* is not a rule; use a fraction, a list of probabilities"
+    ):
+        _simulation(rule)
+    assert _simulation(np.float32(0.4)).advance().clients == _simulation(0.4).advance().clients
+
+
+def test_facts_of_other_lengths_are_refused() -> None:
+    with pytest.raises(InputError, match="devices has 'pace' with 2 values; give a number for each of 5 clients"):
+        Simulation(
+            FedAvg(),
+            model=made(network),
+            data=some_data([8] * 5),
+            devices={"pace": [[1], [1, 2]]},
+            local=LocalTraining(epochs=1),
+            participation=1.0,
+            seed=0,
+        )
 
 
 def test_every_client_draws_its_epochs_anew_in_every_round() -> None:

@@ -56,6 +56,7 @@ def test_a_power_falls_with_the_round() -> None:
     # 3 / t^2 in rounds 1, 2, 3 and 10.
     assert [Power(3.0, 2).at(round) for round in (1, 2, 3, 10)] == pytest.approx([3.0, 0.75, 1 / 3, 0.03])
     assert [Power(3.0, 0).at(round) for round in (1, 9)] == [3.0, 3.0]
+    assert [Power(3.0, 2000).at(round) for round in (1, 2, 9)] == [3.0, 0.0, 0.0]
     with pytest.raises(InputError, match="power=-1 is out of range; use a finite number of at least 0"):
         Power(3.0, -1)
 

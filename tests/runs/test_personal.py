@@ -237,6 +237,11 @@ def test_a_state_with_parts_is_pickled_as_itself() -> None:
         (FedAvg(), {"engine": "stacked"}, "a stack shares the whole model, and model.personal keeps parts of it"),
         (FedAvg(), {"local": {"solver": "gd"}}, "model.personal is trained in minibatches, and local has solver='gd'"),
         (FedAvg(), {"local": {"personal_epochs": 2}}, "personal_epochs=2 of 2 epochs leave none for the shared parts"),
+        (
+            FedAvg(),
+            {"local": {"personal_epochs": 1, "max_steps": 1}},
+            "max_steps=1 leaves none for the shared parts of client 0, whose personal_epochs=1 take",
+        ),
         (FedAvg(), {"personal": None, "local": {"personal_epochs": 1}}, "has no personal parts; give model.personal"),
         (Scaffold(), {"local": {"personal_epochs": 1}}, "and local has personal_epochs=1; leave it out"),
         (FedSGD(), {}, "FedSGD has no local solve, which would train what model.personal keeps"),

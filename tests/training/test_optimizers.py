@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm import FedAvg, FedCM, FedNova, FedProx, FedSGD, InputError, LocalTraining, Scaffold, Simulation
+from fedadmm.algorithms import Averaged, LocalGHBM
 from fedadmm.core.seeds import stream
 from fedadmm.training.steps import rate_factor
 from small_runs import outcome, simulation_of
@@ -177,6 +178,18 @@ def test_auto_does_not_stack_an_optimizer() -> None:
         (Scaffold(), {"optimizer": "adam"}, "Scaffold needs steps of SGD with one learning rate, and local has optim"),
         (FedNova(), {"warmup": 0.1}, "FedNova needs steps of SGD with one learning rate, and local has warmup=0.1"),
         (FedCM(), {"rate_decay": "linear"}, "local has rate_decay='linear'; leave it out"),
+        (
+            FedCM(),
+            {"momentum": 0.5},
+            "FedCM divides a way of its own among the steps of a visit, and local has momentum=0",
+        ),
+        (
+            LocalGHBM(),
+            {"solver": "lbfgs"},
+            "LocalGHBM divides a way of its own among the steps of a visit, and local has",
+        ),
+        (FedCM(), {"tolerance": 0.1}, "and local has tolerance=0.1; leave it out"),
+        (Averaged(inner=Scaffold()), {"momentum": 0.5}, "Scaffold needs plain SGD, and local has momentum=0.5"),
         (FedSGD(), {"optimizer": "adam"}, "it would ignore local's optimizer=adam"),
         (FedAvg(), {"optimizer": "adagrad"}, "optimizer='adagrad' is unknown; use one of sgd, adam, adamw, or"),
         (
@@ -187,6 +200,11 @@ def test_auto_does_not_stack_an_optimizer() -> None:
         (FedAvg(), {"optimizer": "adam", "momentum": 0.9}, "momentum=0.9 is for SGD, and local has optimizer='adam'"),
         (FedAvg(), {"optimizer_options": {"betas": [0.5, 0.9]}}, "has no optimizer; give local.optimizer"),
         (FedAvg(), {"optimizer": "adam", "optimizer_options": {"beta": 1}}, "cannot be made with lr=0.05 and"),
+        (
+            FedAvg(),
+            {"optimizer": "adam", "optimizer_options": {"fused": True, "foreach": True}},
+            "cannot be made with lr",
+        ),
         (FedAvg(), {"optimizer": f"{HERE}:none_at_all"}, "makes NoneType; make a torch.optim.Optimizer"),
         (FedAvg(), {"optimizer": f"{HERE}:HERE"}, "is of type str; name a function of (parameters, lr) that returns"),
         (FedAvg(), {"optimizer": lambda p, lr: None}, "cannot be imported; put it in a module, as"),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedadmm import Devices, Experiment, FedADMM, FedAvg
+from fedadmm import Devices, Experiment, FedADMM, FedAvg, Simulation
 from fedadmm.config.plans import load_plan
 from fedadmm.core.errors import InputError
 from fedadmm.core.participation import Uniform
@@ -13,6 +13,7 @@ from fedadmm.core.per_client import Distribution
 from fedadmm.core.seeds import stream
 from fedadmm.engine.planner import Planner
 from fedadmm.training.local import LocalTraining
+from worlds import made, perceptron, some_data
 
 SPREAD = {"distribution": "log_uniform", "low": 1e-4, "high": 1e-2}
 MIXED = {"sgd": 0.5, "gd": 0.2, "lbfgs": 0.3}
@@ -186,6 +187,18 @@ def test_what_does_not_fit_the_clients_is_refused(settings: dict[str, Any], sent
     with pytest.raises(InputError) as caught:
         LocalTraining(**settings).check(3, facts={"energy": np.array([1.0, 0.0, 2.0])})
     assert sentence in str(caught.value)
+
+
+def test_the_steps_in_a_time_are_those_of_whole_epochs() -> None:
+    def played(**local: Any) -> Any:
+        settings = LocalTraining(epochs=10, batch_size=10, seconds=40.0, speed=1.0, **local)
+        return Simulation(
+            FedAvg(), model=made(perceptron), data=some_data([19] * 4), local=settings, participation=1.0, seed=0
+        ).advance()
+
+    # An epoch has batches of 10 and 9; with drop_last it has the 10 alone. There is time for 40 gradients.
+    assert (played().steps, played().gradient_evaluations) == (4 * 4, 4 * 38)
+    assert (played(drop_last=True).steps, played(drop_last=True).gradient_evaluations) == (4 * 4, 4 * 40)
 
 
 def test_the_draw_of_a_solver_by_shares_is_what_it_was() -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 
 from fedadmm.algorithms.fedavg import Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, NoState, Turnout, Vector, zeros_like
-from fedadmm.core.optional import StepsOfSGDOnly, UploadsStep
+from fedadmm.core.optional import AddsOwnSteps, UploadsStep
 from fedadmm.core.schedules import PositiveRate, at, within
 
 
@@ -25,7 +25,7 @@ class Server(NamedTuple):
     step: Vector
 
 
-class FedCM(Algorithm[Server, NoState, Upload], StepsOfSGDOnly, UploadsStep):
+class FedCM(Algorithm[Server, NoState, Upload], AddsOwnSteps, UploadsStep):
     """Every local step goes along the last mean step as well, so that clients see what the others found.
 
     alpha = 0.1: the weight of the gradient beside the momentum, above 0 and up to 1.

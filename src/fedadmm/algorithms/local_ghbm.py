@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fedadmm.algorithms.fedavg import Server, Upload
 from fedadmm.core.algorithm import Algorithm, LocalProblem, Turnout, Vector
-from fedadmm.core.optional import StepsOfSGDOnly, UploadsStep
+from fedadmm.core.optional import AddsOwnSteps, UploadsStep
 from fedadmm.core.schedules import NonNegativeRate, at
 
 
@@ -24,7 +24,7 @@ class Client(NamedTuple):
     anchor: Vector
 
 
-class LocalGHBM(Algorithm[Server, Client, Upload], StepsOfSGDOnly, UploadsStep):
+class LocalGHBM(Algorithm[Server, Client, Upload], AddsOwnSteps, UploadsStep):
     """Every local step goes along the way that the server went since the client was last there.
 
     beta = 0.9: how much of that way a client goes along; a number or a schedule.

@@ -31,9 +31,10 @@ class LookAhead(Wrapper):
     def check_inner(self) -> None:
         """Refuse an inner algorithm that solves nothing, or that reads a gradient off a step which began at theta."""
         super().check_inner()
-        if trait(self.inner, GradientsOnly) or trait(self.inner, StepsOfSGDOnly):
+        found: Any = trait(self.inner, GradientsOnly) or trait(self.inner, StepsOfSGDOnly)
+        if found is not None:
             raise InputError(
-                f"{type(self.inner).__name__} needs clients that start at theta, and LookAhead moves the start; "
+                f"{type(found).__name__} needs clients that start at theta, and LookAhead moves the start; "
                 "use it with FedAvg, FedProx, FedDyn or FedADMM"
             )
 

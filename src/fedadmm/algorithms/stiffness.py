@@ -12,6 +12,7 @@ import torch
 from fedadmm.core.algorithm import LocalProblem, Scalar, Vector
 
 SMALLEST = 1e-30
+LOST_OF_GRADIENT, LOST_OF_THETA = 64, 4  # last digits that sums and steps cost
 
 
 class Download(NamedTuple):
@@ -37,15 +38,15 @@ def squared(vector: Vector) -> Scalar:
 def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho: Scalar) -> Scalar:
     """Return how much held a client back from following its gradient and its dual, beside rho; 0 if nothing is left.
 
-    Where local steps follow clipped gradients, so does this. A way that is shorter than the rounding of theta, as of a
-    client that has nothing left to learn, counts as long as that.
+    Where local steps follow clipped gradients, so does this. What is no more than rounding is nothing: all of it where
+    a client stayed where it was, or went less far than the last digits of theta.
     """
-    gradient, way = problem.gradient(theta), _length(w - theta)
+    gradient, way = problem.gradient(theta), _length(w - theta).clamp(min=SMALLEST)
     if problem.clip is not None:
         gradient = gradient * (problem.clip / _length(gradient)).clamp(max=1.0)
-    rounding = torch.finfo(theta.dtype).eps * _length(theta)
-    held = _length(gradient + y) / torch.maximum(way, rounding).clamp(min=SMALLEST)
-    return _scalar((held - rho).clamp(min=0.0))
+    held = _length(gradient + y) / way
+    rounding = torch.finfo(theta.dtype).eps * (LOST_OF_GRADIENT + LOST_OF_THETA * _length(theta) / way)
+    return _scalar(torch.where(held - rho > rounding * held, held - rho, 0.0))
 
 
 def _length(vector: Vector) -> Vector:

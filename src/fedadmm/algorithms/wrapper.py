@@ -4,6 +4,7 @@ What its server remembers is part of the server's state, so it is committed and 
 so it does not travel.
 """
 
+import copyreg
 from abc import abstractmethod
 from collections import namedtuple
 from functools import cache
@@ -92,9 +93,18 @@ def wider(name: str, message: Any, more: tuple[str, ...]) -> type[Any]:
     return _kind(name, (*message._fields, *more))
 
 
+class _Wider(type):
+    """The type of such messages, which another process makes again."""
+
+    _fields: tuple[str, ...]
+
+
 @cache
-def _kind(name: str, fields: tuple[str, ...]) -> type[Any]:
-    return namedtuple(name, fields)
+def _kind(name: str, fields: tuple[str, ...]) -> _Wider:
+    return _Wider(name, (namedtuple(name, fields),), {"__slots__": ()})
+
+
+copyreg.pickle(_Wider, lambda kind: (_kind, (kind.__name__, kind._fields)))
 
 
 class ServerOptimizer(Wrapper):

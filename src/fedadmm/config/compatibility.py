@@ -18,6 +18,7 @@ from fedadmm.core.errors import InputError, near_names
 from fedadmm.core.metrics import CLIENT_LOSS, Direction, check_goal, metric_named, of_clients
 from fedadmm.core.metrics import Metric as Judge
 from fedadmm.core.optional import (
+    AddsOwnSteps,
     GradientsOnly,
     NeedsEveryClient,
     PlainSGDOnly,
@@ -129,15 +130,15 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
 
 def check_local(algorithm: AnyAlgorithm, local: LocalTraining) -> None:
     """Refuse settings of the local solve that a method has no room for, or would ignore."""
-    if trait(algorithm, PlainSGDOnly):
-        local.check_plain(type(algorithm).__name__)
-    elif trait(algorithm, StepsOfSGDOnly):
-        local.check_sgd(type(algorithm).__name__)
+    steps = {PlainSGDOnly: local.check_plain, AddsOwnSteps: local.check_alone, StepsOfSGDOnly: local.check_sgd}
+    for kind, check in steps.items():
+        if (method := trait(algorithm, kind)) is not None:
+            check(type(method).__name__)
     solving = ("momentum", "weight_decay", "clip", "optimizer", "warmup", "rate_decay", "solver", "tolerance")
     keys = " and ".join(f"{key}={value}" for key in solving if (value := getattr(local, key)))
-    if keys and trait(algorithm, GradientsOnly) is not None:
+    if keys and (takes := trait(algorithm, GradientsOnly)) is not None:
         raise InputError(
-            f"{type(algorithm).__name__} takes gradients and no local steps, so it would ignore local's {keys}; leave "
+            f"{type(takes).__name__} takes gradients and no local steps, so it would ignore local's {keys}; leave "
             "them out; for a decay in every gradient use model.l2"
         )
 
@@ -222,7 +223,7 @@ def _check_personal_scores(options: Options, *, client_test: bool) -> None:
 
 def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> None:
     """Refuse a rule that leaves clients out, where a method needs all of them; a user's function is trusted."""
-    if not trait(algorithm, NeedsEveryClient):
+    if (needs := trait(algorithm, NeedsEveryClient)) is None:
         return
     found: Sequence[float] = ()
     if isinstance(participation, Uniform | Poisson):
@@ -231,7 +232,7 @@ def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> Non
         found = participation.probabilities
     if any(share < 1 for share in found):
         raise InputError(
-            f"{type(algorithm).__name__} needs every client in every round, and participation is {min(found):g}; "
+            f"{type(needs).__name__} needs every client in every round, and participation is {min(found):g}; "
             "use participation = 1.0"
         )
 

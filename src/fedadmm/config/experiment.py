@@ -105,7 +105,7 @@ class Experiment(Settings):
     def _check_normalisation(self) -> Self:
         if self.privacy is not None and self.data.name.startswith("hf:") and self.data.normalisation == "dataset":
             raise InputError(
-                "data.normalisation=\"dataset\" shifts inputs by the mean of all clients' examples, which no "
+                'data.normalisation="dataset" shifts inputs by the mean of all clients\' examples, which no '
                 "noise of [privacy] hides; leave it out, and normalise by constants that are known beforehand"
             )
         return self

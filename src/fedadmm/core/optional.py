@@ -30,6 +30,10 @@ class PlainSGDOnly(StepsOfSGDOnly):
     """A method whose mathematics has no room for momentum and weight decay."""
 
 
+class AddsOwnSteps(StepsOfSGDOnly):
+    """A method whose clients move, beside their gradients, a way that it divides among the steps of a visit."""
+
+
 class GradientsOnly:
     """A method that takes gradients and never solves a local problem, so it has no use for the settings of a solve."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -106,26 +107,41 @@ class Chosen:
     function: Chooser
 
     def select(self, round: int, *, devices: Devices, generator: np.random.Generator) -> Ids:
-        """Return what the function chose, sorted, once it is known to be a set of registered clients."""
+        """Return what the function chose, once it is known to be a set of registered clients."""
         called = f"participation {name_of(self.function)}, called with (round, generator, devices) in round {round},"
         with calling(called, remedy="return the ids of the clients that take part"):
             raw = np.asarray(list(self.function(round, generator, devices)))
-        if raw.size == 0:
-            return np.empty(0, dtype=np.int64)
-        if not np.issubdtype(raw.dtype, np.integer):
-            raise InputError(f"participation chose {raw.dtype} values in round {round}; return whole client ids")
-        ids = np.sort(raw.astype(np.int64))
-        if ids[0] < 0 or ids[-1] >= devices.num_clients:
-            stray = ids[0] if ids[0] < 0 else ids[-1]
-            raise InputError(
-                f"participation chose client {stray} in round {round}; ids run from 0 to {devices.num_clients - 1}"
-            )
-        if (ids[1:] == ids[:-1]).any():
-            raise InputError(f"participation chose a client twice in round {round}; return each id once")
-        return ids
+        return _checked(raw, round, devices)
 
     def check(self, num_clients: int) -> None:
         """Accept any function: what it returns is checked in every round."""
+
+
+def selected(rule: Participation, round: int, *, devices: Devices, generator: np.random.Generator) -> Ids:
+    """Return the clients of a round by any rule, in rising order."""
+    if isinstance(rule, Uniform | Poisson | Independent | Chosen):
+        return rule.select(round, devices=devices, generator=generator)
+    with calling(f"select of participation {name_of(rule)}, in round {round},"):
+        raw = np.asarray(rule.select(round, devices=devices, generator=generator))
+    return _checked(raw, round, devices)
+
+
+def _checked(raw: npt.NDArray[Any], round: int, devices: Devices) -> Ids:
+    """Return ids, sorted, once they are known to be a set of registered clients."""
+    if raw.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if raw.ndim != 1 or not np.issubdtype(raw.dtype, np.integer):
+        kind = "lists" if raw.ndim > 1 else f"{raw.dtype} values"
+        raise InputError(f"participation chose {kind} in round {round}; return whole client ids")
+    ids = np.sort(raw.astype(np.int64))
+    if ids[0] < 0 or ids[-1] >= devices.num_clients:
+        stray = ids[0] if ids[0] < 0 else ids[-1]
+        raise InputError(
+            f"participation chose client {stray} in round {round}; ids run from 0 to {devices.num_clients - 1}"
+        )
+    if (ids[1:] == ids[:-1]).any():
+        raise InputError(f"participation chose a client twice in round {round}; return each id once")
+    return ids
 
 
 ParticipationRule: TypeAlias = float | Sequence[float] | Chooser | Participation
@@ -133,7 +149,7 @@ ParticipationRule: TypeAlias = float | Sequence[float] | Chooser | Participation
 
 def participation_from(rule: ParticipationRule) -> Participation:
     """Return the rule behind a fraction, a list of probabilities or a function."""
-    if isinstance(rule, int | float) and not isinstance(rule, bool):
+    if isinstance(rule, Real) and not isinstance(rule, bool):
         return Uniform(float(rule))
     if isinstance(rule, Participation):
         return rule
@@ -141,6 +157,10 @@ def participation_from(rule: ParticipationRule) -> Participation:
         return Chosen(rule)
     if isinstance(rule, str):
         raise InputError(f"participation={rule!r} is a string; use a fraction, a list of probabilities or a function")
-    if not isinstance(rule, Sequence | np.ndarray):
+    try:
+        probabilities = np.asarray(rule, dtype=np.float64)
+    except (TypeError, ValueError):
+        probabilities = np.empty(())
+    if probabilities.ndim != 1 or not isinstance(rule, Sequence | np.ndarray):
         raise InputError(f"participation={rule!r} is not a rule; use a fraction, a list of probabilities or a function")
-    return Independent(tuple(float(p) for p in rule))
+    return Independent(tuple(probabilities.tolist()))

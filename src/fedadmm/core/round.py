@@ -134,16 +134,13 @@ def run_client(
     if personal is not None:
         problem.personal = personal
     known = received(algorithm, download, state, assignment)
-    before = problem.stats().buffers.floats
+    before = _constant_parts(problem)
     with calling(
         f"client_update of {type(algorithm).__name__}, for client {assignment.client} in round {assignment.round},"
     ):
         upload, state = algorithm.client_update(download, known, problem)
     stats = problem.stats()
-    after = stats.buffers.floats
-    # Only what changed is judged: an infinity may be a buffer's own, such as an attention mask.
-    changed = (after[after != before],) if after.numel() else ()
-    finite = is_finite((*upload, *state, *(problem.personal or ()), *changed))
+    finite = is_finite((*upload, *state, *map(_changed, _constant_parts(problem), before)))
     sent = Sent(upload, state, None if held_back is None else held_back.held_back)
     if transport is not None and finite and assignment.sends:
         sent = transport.send(sent, before=known, assignment=assignment)
@@ -163,6 +160,16 @@ def run_client(
     )
     kept = None if sent.held_back is None else HeldBack(sent.held_back)
     return result, with_parts(sent.state, problem.personal, kept)
+
+
+def _constant_parts(problem: Problem) -> tuple[Vector, ...]:
+    """Return buffers, and the parts that a client keeps."""
+    return problem.stats().buffers.floats, *(problem.personal or ())
+
+
+def _changed(after: Vector, before: Vector) -> Vector:
+    """Return what changed, which alone is judged: a buffer's own may be infinite, such as an attention mask."""
+    return after[(after != before) & ~(after.isnan() & before.isnan())] if after.numel() else after
 
 
 def norm_limit(max_norm: float | str | None, *, theta: Vector, medians: Iterable[float | None]) -> float:

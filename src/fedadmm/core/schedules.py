@@ -76,6 +76,14 @@ class Cosine(_Numbers):
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2
 
 
+def over_rounds(round: int, power: float) -> float:
+    """Return round^power, infinity where that is too large for a number."""
+    try:
+        return float(max(round, 1)) ** power
+    except OverflowError:
+        return math.inf
+
+
 @dataclass(frozen=True)
 class Power(_Numbers):
     """`start` in round 1, and `start` / round^`power` in each."""
@@ -90,7 +98,7 @@ class Power(_Numbers):
 
     def at(self, round: int) -> float:
         """Return the value in a round, counted from 1."""
-        return self.start / max(round, 1) ** self.power
+        return self.start / over_rounds(round, self.power)
 
     def values(self) -> tuple[float, ...]:
         """Return the extreme values, for validation; the other end is 0, which no round reaches."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.optional import SkipsCommunication, trait
-from fedadmm.core.participation import Devices, Participation
+from fedadmm.core.participation import Devices, Participation, selected
 from fedadmm.core.round import Assignment, never
 from fedadmm.core.seeds import stream
 from fedadmm.training.local import LocalTraining
@@ -42,14 +42,14 @@ class Planner:
         last_round: gives the round in which a client's last update counted, None if none did.
         """
         generator = stream(self.seed, "participation", round)
-        selected = self.participation.select(round, devices=self.devices, generator=generator)
-        return self.assigned(round, selected, informed=informed, last_round=last_round)
+        clients = selected(self.participation, round, devices=self.devices, generator=generator)
+        return self.assigned(round, clients, informed=informed, last_round=last_round)
 
     def assigned(
-        self, round: int, selected: Iterable[int], *, informed: Informed = None, last_round: LastRound = never
+        self, round: int, chosen: Iterable[int], *, informed: Informed = None, last_round: LastRound = never
     ) -> list[Assignment]:
         """Return the assignments of a round in which these clients were selected to communicate."""
-        clients: Sequence[int] = [int(client) for client in selected]
+        clients: Sequence[int] = [int(client) for client in chosen]
         senders = set(clients)
         skipping = trait(self.algorithm, SkipsCommunication)
         if skipping is None:

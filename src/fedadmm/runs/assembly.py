@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -83,12 +84,19 @@ class Federation:
         return state_types(self.algorithm, personal=self.task.personal is not None, held_back=held_back)
 
 
+def _array(values: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:  # lists of other lengths in a list
+        return np.asarray(values, dtype=object)
+
+
 def assemble(algorithm: AnyAlgorithm, options: Options) -> Federation:
     """Return the federation that these options describe; a mistake in them is found here."""
     data, clock, seed = options.data, options.clock, options.seed
     algorithm = with_seed(algorithm, seed)
     participation = sampled(options.privacy, participation_from(options.participation))
-    facts = {key: np.asarray(values) for key, values in (options.devices or {}).items()}
+    facts = {key: _array(values) for key, values in (options.devices or {}).items()}
     for key, values in facts.items():
         if values.shape != (data.num_clients,) or values.dtype.kind not in "biuf":
             raise InputError(

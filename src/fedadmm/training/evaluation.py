@@ -114,7 +114,7 @@ def _mean_of_each(losses: torch.Tensor) -> torch.Tensor:
     return losses.flatten(1).mean(dim=1) if losses.ndim > 1 else losses
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def score(model: FlatModel, parts: Iterable[tuple[Any, Any]], *, loss: Loss, metrics: Mapping[str, Metric]) -> Scores:
     """Return the loss and the metrics over some batches, in evaluation mode; a user's metric is given all at once."""
     ours = {"loss": loss, **{name: metric for name, metric in metrics.items() if _is_ours(metric)}}

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedadmm.core.algorithm import Vector
-from fedadmm.core.errors import InputError
+from fedadmm.core.errors import InputError, failure
 from fedadmm.core.round import Buffers
 from fedadmm.core.state_parts import Personal
 from fedadmm.data.examples import Tree, mapped
@@ -19,7 +19,13 @@ from fedadmm.data.examples import Tree, mapped
 
 def independent_copy(module: nn.Module) -> nn.Module:
     """Return a copy whose parameters own their memory, in this process alone."""
-    twin = copy.deepcopy(module)
+    # What a forward has left behind, as the deprecated weight_norm does, has a history, which torch does not copy.
+    left = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
+    try:
+        known: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in left if not tensor.is_leaf}
+        twin = copy.deepcopy(module, known)
+    except RuntimeError as error:  # some are in lists, or of a stack
+        raise failure("copying the model", error, remedy="keep no outputs of forward in the model") from error
     for parameter in twin.parameters():
         parameter.data = parameter.data.clone()  # under "spawn" what was copied lies in shared memory
     return twin
@@ -105,15 +111,15 @@ class FlatModel:
         self.views = self.split(self.weights)
         self.autocast = False  # whether it computes in bfloat16 where torch thinks that safe
         self.needs_two = False  # whether it cannot train on one example alone, as batch normalisation cannot
-        self._buffers = {name: buffer for name, buffer in buffers.items() if name not in self.personal_names}
-        self._shared = _by_type(self._buffers.values())
-        self._personal = _by_type([buffer for name, buffer in buffers.items() if name in self.personal_names])
+        slots = [_BufferSlot(self.module, name, buffer) for name, buffer in buffers.items()]
+        self._shared = _by_type([slot for slot in slots if slot.name not in self.personal_names])
+        self._personal = _by_type([slot for slot in slots if slot.name in self.personal_names])
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each array that a model has on the way: shared parameters, then shared float buffers."""
-        floats = {name: buffer for name, buffer in self._buffers.items() if buffer.is_floating_point()}
-        shared = dict(zip(self.names, self.parameters, strict=True)) | floats
+        floats = {slot.name: slot.numbers for slot in self._shared[0]}
+        shared: dict[str, Tensor] = dict(zip(self.names, self.parameters, strict=True)) | floats
         return {name: tuple(tensor.shape) for name, tensor in shared.items()}
 
     @property
@@ -144,6 +150,12 @@ class FlatModel:
             return self.module(inputs)
         return self.module(*spread[0], **spread[1])
 
+    def seed(self, seed: int) -> None:
+        """Give torch's own generator, from which dropout and the like draw, a seed."""
+        # The CPU's generator is seeded alone there: torch.manual_seed looks for every other device, at 0.2 ms a call.
+        seeded = torch.default_generator if self.weights.is_cpu else torch
+        seeded.manual_seed(seed)
+
     def split(self, vector: Vector) -> list[torch.Tensor]:
         """Return views of a flat vector in the shapes of the parameters."""
         return split(vector, self.parameters)
@@ -154,12 +166,12 @@ class FlatModel:
 
     def load_buffers(self, buffers: Buffers) -> None:
         """Copy buffers into the module."""
-        for own, flat in zip(self._shared, buffers, strict=True):
-            _load(own, flat)
+        for slots, flat in zip(self._shared, buffers, strict=True):
+            _load([slot.reset() for slot in slots], flat)
 
     def buffers(self) -> Buffers:
         """Return a copy of the module's buffers, but for the personal ones."""
-        floats, integers = self._shared
+        floats, integers = ([slot.numbers for slot in slots] for slots in self._shared)
         empty = self.weights.new_empty(0)
         return Buffers(_joined(floats, like=empty), _joined(integers, like=empty.long()))
 
@@ -168,13 +180,13 @@ class FlatModel:
         """A copy of the parts that a client keeps, None if there are none."""
         if not self.personal_names:
             return None
-        floats, integers = self._personal
+        floats, integers = ([slot.numbers for slot in slots] for slots in self._personal)
         empty = self.weights.new_empty(0)
         return Personal(_joined([self.personal_weights, *floats], like=empty), _joined(integers, like=empty.long()))
 
     def load_personal(self, personal: Personal) -> None:
         """Copy the parts of a client into the module."""
-        floats, integers = self._personal
+        floats, integers = ([slot.reset() for slot in slots] for slots in self._personal)
         _load([self.personal_weights, *floats], personal.personal)
         _load(integers, personal.personal_integers)
 
@@ -201,9 +213,47 @@ def _flattened(parameters: Sequence[nn.Parameter], empty: Vector) -> Vector:
     return weights
 
 
-def _by_type(buffers: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    own = list(buffers)
-    return [b for b in own if b.is_floating_point()], [b for b in own if not b.is_floating_point()]
+class _BufferSlot:
+    """A buffer of a module, which its forward may put another tensor in the place of."""
+
+    def __init__(self, module: nn.Module, name: str, tensor: Tensor) -> None:
+        path, _, self._attribute = name.rpartition(".")
+        self.name, self._owner, self._own = name, module.get_submodule(path), tensor
+
+    @property
+    def numbers(self) -> Tensor:
+        """The real numbers of what stands there now; a complex number is two."""
+        found = getattr(self._owner, self._attribute)
+        if not isinstance(found, Tensor) or (found.shape, _kind(found)) != (self._own.shape, _kind(self._own)):
+            now = f"{tuple(found.shape)} of {found.dtype}" if isinstance(found, Tensor) else repr(found)
+            raise InputError(
+                f"the model's buffer {self.name} was {tuple(self._own.shape)} of {self._own.dtype}, and its forward "
+                f"made it {now}; keep its shape and its kind, or make it no buffer"
+            )
+        return _real(found.detach())
+
+    def reset(self) -> Tensor:
+        """Put the module's own tensor back, and return its numbers, to be written to."""
+        if getattr(self._owner, self._attribute) is not self._own:
+            setattr(self._owner, self._attribute, self._own)
+        return _real(self._own)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has whole numbers."""
+        return _kind(self._own) == "whole"
+
+
+def _kind(tensor: Tensor) -> str:
+    return "complex" if tensor.is_complex() else "float" if tensor.is_floating_point() else "whole"
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _by_type(slots: Sequence[_BufferSlot]) -> tuple[list[_BufferSlot], list[_BufferSlot]]:
+    return [slot for slot in slots if not slot.is_whole], [slot for slot in slots if slot.is_whole]
 
 
 def _joined(tensors: Sequence[torch.Tensor], *, like: torch.Tensor) -> Vector:

@@ -1,6 +1,6 @@
 """How a client trains: solver, budget, batches, learning rate."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -144,7 +144,7 @@ class LocalTraining(Settings):
     def beyond_epochs(self) -> str:
         """The keys that ask for more than epochs of SGD, in words."""
         keys = ("optimizer", "warmup", "rate_decay", "solver", "tolerance", "max_steps", "seconds", "drop_last")
-        return ", ".join(key for key in keys if getattr(self, key) is not None)
+        return ", ".join(key for key in keys if (value := getattr(self, key)) is not None and value is not False)
 
     def batch_sizes(self, num_examples: int, batch_size: int, *, join: bool) -> list[int]:
         """Return the sizes of an epoch's batches; `join` adds a last batch of one to the one before."""
@@ -211,6 +211,8 @@ class LocalTraining(Settings):
             raise InputError(
                 f"personal_epochs={alone} of {least} epochs leave none for the shared parts; give more epochs"
             )
+        if alone is not None and self.max_steps is not None and facts is not None and "num_examples" in facts:
+            self._check_shared_steps(facts["num_examples"], alone=alone, most=self.max_steps)
         if has_clock and self.speed is not None:
             raise InputError(
                 f"local.speed={self.speed!r} beside a clock would be a second speed of the same device; leave out "
@@ -223,6 +225,17 @@ class LocalTraining(Settings):
         if isinstance(self.speed, str):
             _check_fact(self.speed, num_clients=num_clients, facts=facts or {})
 
+    def _check_shared_steps(self, num_examples: Iterable[int], *, alone: int, most: int) -> None:
+        """Refuse fewer steps than personal epochs take of a client."""
+        for client, count in enumerate(map(int, num_examples)):
+            size = count if self.batch_size == "full" else min(self.batch_size, count)
+            taken = alone * len(self.batch_sizes(count, size, join=False))
+            if most <= taken:
+                raise InputError(
+                    f"max_steps={most} leaves none for the shared parts of client {client}, whose "
+                    f"personal_epochs={alone} take {taken} steps; give more"
+                )
+
     def check_plain(self, method: str) -> None:
         """Refuse, for a method that needs it, all but steps along the gradient."""
         if self.momentum or self.weight_decay:
@@ -232,7 +245,15 @@ class LocalTraining(Settings):
             )
         if others := names_of(self.solver) - {"sgd", "gd"}:
             raise InputError(f'{method} needs plain SGD, and local has solver={min(others)!r}; use "sgd" or "gd"')
-        self.check_sgd(method)
+
+    def check_alone(self, method: str) -> None:
+        """Refuse, for a method that divides a way of its own among all steps, what would carry it on, or end early."""
+        keys = [f"{key}={value}" for key in ("momentum", "tolerance") if (value := getattr(self, key))]
+        keys += [f"solver={name!r}" for name in names_of(self.solver) - {"sgd", "gd"}]
+        if keys:
+            raise InputError(
+                f"{method} divides a way of its own among the steps of a visit, and local has {keys[0]}; leave it out"
+            )
 
     def check_sgd(self, method: str) -> None:
         """Refuse, for a method that reads gradients off the length of steps, other steps than those of SGD."""

@@ -12,7 +12,7 @@ from torch.nn import functional
 from fedadmm.core.errors import InputError, failure
 from fedadmm.data.examples import Examples, Tree, is_record, is_whole, leaves, mapped, num_rows, shapes
 from fedadmm.training.choices import names_of
-from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, metrics_for
+from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, is_plain_mean, metrics_for
 from fedadmm.training.flat import FlatModel
 from fedadmm.training.function_checks import check_cross_entropy, check_function, takes_floats
 from fedadmm.training.local import LocalTraining
@@ -122,6 +122,12 @@ def check_batches(num_examples: npt.NDArray[np.int64], local: LocalTraining, *, 
         )
 
 
+def check_plain_mean(loss: Loss, targets: torch.Tensor) -> None:
+    """Refuse, for a stack, targets that a loss ignores or weighs."""
+    if not is_plain_mean(loss, targets):
+        raise InputError('a stack runs losses that ignore or weigh no targets; use engine="workers"')
+
+
 def check_whole_inputs(model: FlatModel, examples: Examples) -> None:
     """Try every example of whole inputs: in a stack, a number too large would find the next client's weights."""
     if is_whole(examples.inputs):
@@ -207,7 +213,7 @@ def _outputs(model: FlatModel, inputs: Tree) -> object:
     training, weights = model.module.training, model.weights.clone()
     model.module.eval()
     try:
-        with torch.inference_mode():
+        with torch.no_grad():  # a constant that a model keeps is no inference tensor: it has to train with it
             return model(inputs)
     finally:
         model.module.train(training)

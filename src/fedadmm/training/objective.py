@@ -9,7 +9,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError, failure
 from fedadmm.core.round import Buffers
 from fedadmm.data.examples import Examples, Tree, num_rows, shapes
-from fedadmm.training.evaluation import Loss, Read, as_it_is, divisor, loss_of_each
+from fedadmm.training.evaluation import Loss, Read, as_it_is, divisor, is_plain_mean, loss_of_each
 from fedadmm.training.flat import FlatModel, squared_norm
 from fedadmm.training.local import sizes_of_batches
 from fedadmm.training.model_checks import explained, loss_failure
@@ -44,6 +44,7 @@ class Objective:
         self._loss, self._losses = loss, loss_of_each(loss)
         self._buffers, self._weights, self._chunk = buffers, weights, chunk or CHUNK
         self._owner, self.num_examples = owner, len(examples.targets)
+        self._counts_all = read is as_it_is and is_plain_mean(loss, examples.targets)
         self.read = read
         self.evaluations = 0  # gradients of single examples so far; a product with the Hessian counts as a gradient
 
@@ -103,6 +104,10 @@ class Objective:
         self.evaluations += (len(w) - 1) * self.num_examples  # a product for each row
         return hessian
 
+    def has_loss(self, targets: Tree) -> bool:
+        """Return whether a batch has a target that the loss does not ignore."""
+        return self._counts_all or divisor(self._loss, targets) > 0
+
     def _chunks(self) -> Iterator[tuple[torch.Tensor, float]]:
         """Yield the loss of each chunk at the model's weights, and what it is multiplied by in f."""
         module, training = self.model.module, self.model.module.training
@@ -117,12 +122,16 @@ class Objective:
         weights = [None] * len(targets) if self._weights is None else self._weights.split(sizes)
         try:
             for number, (rows, known, some_weights) in enumerate(zip(inputs, targets, weights, strict=True)):
+                share = divisor(self._loss, known) / total if some_weights is None else 1.0
+                if not share:  # the mean loss of targets that are all ignored is 0 / 0
+                    self.evaluations += len(known)
+                    continue
                 some_inputs, some_targets = self.read(rows, known, 0, number)
                 outputs = self._outputs(some_inputs)
                 if some_weights is None:
-                    yield self._mean_loss(outputs, some_targets), divisor(self._loss, known) / total
+                    yield self._mean_loss(outputs, some_targets), share
                 else:
-                    yield (self._losses(outputs, some_targets) * some_weights).sum(), 1.0
+                    yield (self._losses(outputs, some_targets) * some_weights).sum(), share
         finally:
             module.train(training)
 

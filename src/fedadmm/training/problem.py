@@ -53,7 +53,8 @@ class SGDProblem:
             for inputs, targets in self._batches(epoch):
                 if self._is_over(self._steps - before, num_rows(targets)):
                     break
-                self._count(steps.take(partial(self._batch_gradients, inputs, targets), trained))
+                loss = steps.take(partial(self._batch_gradients, inputs, targets), trained)
+                self._count(loss, has_loss=self._objective.has_loss(targets))
             if self._tolerance is not None:
                 self._epsilon = self._measured(pull, _constant(dual, rho, centre))
                 if self._epsilon <= self._tolerance:
@@ -131,7 +132,7 @@ class SGDProblem:
         if max_steps is not None:
             steps.append(max_steps)
         if assignment.max_gradients is not None:
-            epochs, rest = divmod(assignment.max_gradients, self.num_examples)
+            epochs, rest = divmod(assignment.max_gradients, sum(self._sizes))
             steps.append(max(1, epochs * of_an_epoch + rest // self.batch_size))
         return min(steps)
 
@@ -144,11 +145,14 @@ class SGDProblem:
 
     def _measured(self, pull: float, constant: Vector | None) -> float:
         """Return |grad L|^2 at the model's weights; the solve does not notice."""
-        buffers, gradient = self._model.buffers(), torch.zeros_like(self._model.weights)
+        buffers, personal = self._model.buffers(), self._model.personal
+        gradient = torch.zeros_like(self._model.weights)
         with torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
             self._seed_dropout()
             self._objective.add_gradient(gradient)
         self._model.load_buffers(buffers)
+        if personal is not None:
+            self._model.load_personal(personal)
         gradient.add_(self._model.weights, alpha=pull)
         return squared_norm(gradient if constant is None else gradient.add_(constant))
 
@@ -164,15 +168,14 @@ class SGDProblem:
             yield self._objective.read(*batch, epoch, number)
 
     def _seed_dropout(self) -> None:
-        """Give torch's own generator, from which dropout draws, this client's stream of this round."""
-        # The CPU's generator is seeded alone there: torch.manual_seed looks for every other device, at 0.2 ms a call.
-        seeded = torch.default_generator if self._model.weights.device.type == "cpu" else torch
-        seeded.manual_seed(torch_seed(self._seed, "dropout", self.round, self._assignment.client))
+        """Let dropout draw from this client's stream of this round."""
+        self._model.seed(torch_seed(self._seed, "dropout", self.round, self._assignment.client))
 
-    def _count(self, loss: torch.Tensor | float) -> None:
+    def _count(self, loss: torch.Tensor | float, *, has_loss: bool = True) -> None:
         self._steps += 1
-        self._num_losses += 1
-        self._loss_sum += loss
+        if has_loss:
+            self._num_losses += 1
+            self._loss_sum += loss
 
 
 def _constant(dual: Vector | None, rho: float, centre: Vector | None) -> Vector | None:

@@ -85,6 +85,7 @@ def step_rule(
 
 def clipped(gradients: list[torch.Tensor], bound: float) -> list[torch.Tensor]:
     """Return one client's gradients, shortened to a norm of `bound` if they are longer, as clip_grad_norm_ does."""
+    gradients = [gradient.to_dense() if gradient.is_sparse else gradient for gradient in gradients]
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
     torch._foreach_mul_(gradients, clip_factor(norm, bound))
     return gradients
@@ -214,7 +215,7 @@ def make_optimizer(
     make, usual = known[name] if name in known else (own_function(name, what="optimizer", form=form), {})
     try:
         optimizer = make(parameters, lr=learning_rate, **usual | options)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         given = f"lr={learning_rate:g} and {options}"
         raise InputError(f"optimizer {name!r} cannot be made with {given}: {error}; use its own options") from error
     if not isinstance(optimizer, torch.optim.Optimizer):

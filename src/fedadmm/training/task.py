@@ -20,10 +20,10 @@ from fedadmm.data.examples import Examples, Tree, mapped
 from fedadmm.data.federated import FederatedData
 from fedadmm.data.reading import Reader
 from fedadmm.training import evaluation
-from fedadmm.training.evaluation import Loss, Metric, combined
+from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, combined
 from fedadmm.training.flat import FlatModel, channels_last, independent_copy
 from fedadmm.training.local import LocalTraining
-from fedadmm.training.model_checks import check_batches, check_model, check_whole_inputs
+from fedadmm.training.model_checks import check_batches, check_model, check_plain_mean, check_whole_inputs
 from fedadmm.training.objective import Objective
 from fedadmm.training.optimum import Optimum, is_linear, mean_objective
 from fedadmm.training.problem import FullBatchProblem, SGDProblem
@@ -76,8 +76,8 @@ class LearningTask:
         self.model.module.train()
         client, local, seed = assignment.client, self.local, self.seed
         examples = self._on_device(self.data.client(client))
-        read, owner = partial(self._read, assignment.round, client), f"client {client}"
-        reading: dict[str, Any] = {"owner": owner, "read": read, "chunk": self._read_at_once}
+        read, chunk = self._reader_of(client, round=assignment.round), self._read_at_once
+        reading: dict[str, Any] = {"owner": f"client {client}", "read": read, "chunk": chunk}
         objective = Objective(self.model, examples, loss=self.loss, decay=self.l2, **reading)
         name = local.solver_of(client, seed=seed)
         if name == "sgd":
@@ -128,8 +128,7 @@ class LearningTask:
                 'a stack shares the whole model, and model.personal keeps parts of it; use engine="workers"'
             )
         examples = joined(self.data, [0])[0]
-        if not evaluation.is_plain_mean(self.loss, examples.targets):
-            raise InputError('a stack runs losses that ignore or weigh no targets; use engine="workers"')
+        check_plain_mean(self.loss, examples.targets)
         check_stackable(self.model, self.loss, self._on_device(self.data.client(0)))
         check_whole_inputs(self.model, examples)
 
@@ -149,8 +148,7 @@ class LearningTask:
         """Return a client's objective as a function, with the network in evaluation mode and weight decay as a part."""
         inputs, targets = self._on_device(self.data.client(client))
         examples, decay = Examples(channels_last(inputs), targets), self.l2 + self.local.weight_decay
-        read = partial(self._read, 0, client)
-        reading: dict[str, Any] = {"read": read, "chunk": self._read_at_once}
+        reading: dict[str, Any] = {"read": self._reader_of(client, round=0), "chunk": self._read_at_once}
         return Objective(self.model, examples, loss=self.loss, decay=decay, buffers=buffers, **reading)
 
     def joins(self, client: int) -> bool:
@@ -189,7 +187,7 @@ class LearningTask:
 
     def evaluate_part(self, part: int, theta: Vector, *, buffers: Buffers) -> Scores:
         """Return loss and metrics on a part of the test examples."""
-        return self._score(theta, buffers, self._test[part])
+        return self._score(theta, buffers, self._test[part], whose=(part,))
 
     def evaluate_client(
         self, client: int, theta: Vector, *, buffers: Buffers, personal: Personal | None = None
@@ -201,18 +199,20 @@ class LearningTask:
         self.load_personal(personal)
         examples = self._on_device((self.held_out or self.data).client(client))
         parts = evaluation.batches(examples, size=self._scored_at_once) if len(examples.targets) else []
-        return combined([self._score(theta, buffers, parts)])
+        return combined([self._score(theta, buffers, parts, whose=(0, client))])
 
     def load_personal(self, personal: Personal | None) -> None:
         """Copy the parts that a client keeps into the network, the initial ones if None."""
         if self.personal is not None:
             self.model.load_personal(personal or self.personal)
 
-    def _score(self, theta: Vector, buffers: Buffers, parts: Sequence[Examples]) -> Scores:
+    def _score(self, theta: Vector, buffers: Buffers, parts: Sequence[Examples], *, whose: tuple[int, ...]) -> Scores:
         self.model.load(theta)
         self.model.load_buffers(buffers)
         batches = (self._read(0, 0, *part, 0, 0) for part in parts)
-        return evaluation.score(self.model, batches, loss=self.loss, metrics=self._metrics)
+        with torch.random.fork_rng(devices=[] if self.model.weights.is_cpu else None):
+            self.model.seed(torch_seed(self.seed, "evaluation", *whose))  # of a model that draws
+            return evaluation.score(self.model, batches, loss=self.loss, metrics=self._metrics)
 
     def _try(self, metrics: Mapping[str, Metric]) -> None:
         """Score the network as after a round: on the test examples, or those of a client where there are none."""
@@ -233,6 +233,9 @@ class LearningTask:
         """How many examples are read at a time where not all are in memory: a batch."""
         is_lazy = self.reader is not None and self.reader.is_lazy and self.local.batch_size != "full"
         return int(self.local.batch_size) if is_lazy else None
+
+    def _reader_of(self, client: int, *, round: int) -> Read:
+        return as_it_is if self.reader is None else partial(self._read, round, client)
 
     def _read(
         self, round: int, client: int, inputs: torch.Tensor, targets: torch.Tensor, epoch: int, number: int

@@ -33,7 +33,7 @@ def stacked_gradients(model: FlatModel, loss: Loss, *, input_dims: int) -> Gradi
     layers = _dense_layers(model, input_dims=input_dims, may_flatten=loss is least_squares)
     if layers is None:
         return _through_any(model, loss_of_each(loss))
-    return _through_dense(layers, _HEADS[loss] if loss in _HEADS else _any_loss(loss))
+    return _through_dense(layers, _head_of(loss))
 
 
 def columns(flat: Tensor, model: FlatModel) -> Sequence[Tensor]:
@@ -116,6 +116,16 @@ def _least_squares(outputs: Tensor, targets: Tensor, shares: Tensor) -> Slope:
 
 
 _HEADS: dict[Loss, Head] = {functional.cross_entropy: _cross_entropy, least_squares: _least_squares}
+
+
+def _head_of(loss: Loss) -> Head:
+    """Return the closed form of a loss where it has one, and a target is one number; else what autograd makes of it."""
+    any_targets = _any_loss(loss)
+    if (quick := _HEADS.get(loss)) is None:
+        return any_targets
+    return lambda outputs, targets, shares: (quick if targets.ndim == shares.ndim else any_targets)(
+        outputs, targets, shares
+    )
 
 
 def _any_loss(loss: Loss) -> Head:

@@ -16,7 +16,7 @@ from fedadmm.core.round import Assignment, Buffers, ClientStats
 from fedadmm.core.seeds import streams
 from fedadmm.data.examples import Examples
 from fedadmm.data.federated import FederatedData, PartitionedData
-from fedadmm.training.model_checks import check_whole_inputs
+from fedadmm.training.model_checks import check_plain_mean, check_whole_inputs
 from fedadmm.training.objective import CHUNK
 from fedadmm.training.stacked.gradients import clipped, columns, stacked_gradients
 from fedadmm.training.steps import Scalar, step_rule
@@ -48,6 +48,7 @@ class StackedProblem:
         examples, starts = joined(task.data, clients)
         if not isinstance(task.data, PartitionedData):  # of which all was tried before round 1
             check_whole_inputs(model, examples)
+            check_plain_mean(task.loss, examples.targets)
         counts = task.data.num_examples[clients]
         batch_size = int(counts.max()) if local.batch_size == "full" else local.batch_size
         epochs = np.array([assignment.epochs for assignment in assignments])
