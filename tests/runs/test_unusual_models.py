@@ -206,6 +206,21 @@ def test_a_look_at_the_gradient_leaves_what_a_client_keeps_as_it_was() -> None:
     assert torch.equal(kept[0].personal_integers, kept[1].personal_integers)
 
 
+def test_what_the_default_measures_leaves_running_statistics_as_they_were() -> None:
+    def normed() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+
+    local = {"epochs": 1, "batch_size": "full"}
+    measured, plain = (
+        played(made(normed), algorithm=method, rounds=1, participation=1.0, local=local)
+        for method in (FastFedADMM(), FastFedADMM(rho=0.5))
+    )
+    assert plain.checkpoint.buffers.integers.tolist() == measured.checkpoint.buffers.integers.tolist() == [1]
+    assert torch.equal(plain.checkpoint.buffers.floats, measured.checkpoint.buffers.floats)
+    tracked = played(made(normed), algorithm=fedadmm.FedSGD(), rounds=1, participation=1.0)
+    assert tracked.checkpoint.buffers.integers.tolist() == [1]  # there the gradient is the work itself
+
+
 def test_a_batch_whose_targets_are_all_ignored_has_no_loss() -> None:
     targets = DATA.targets.clone()
     targets[:8] = torch.tensor([0, 1, 2, 0, -100, -100, -100, -100])  # of client 0

@@ -1,6 +1,7 @@
 """A client's problem in a round: solved by SGD, or by a solver that takes gradients over all of its examples."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import torch
@@ -34,6 +35,7 @@ class SGDProblem:
         self._tolerance = local.tolerance_at(assignment.round, client=assignment.client, seed=seed)
         self._epsilon: float | None = None
         self._steps = self._num_losses = 0
+        self._has_solved = False
         float_type = torch.promote_types(self._model.weights.dtype, torch.float32)
         self._loss_sum = torch.zeros((), dtype=float_type, device=self._model.weights.device)
         self._seed_dropout()
@@ -61,13 +63,18 @@ class SGDProblem:
                     break
             if self._is_over(self._steps - before, self.batch_size):
                 break
+        self._has_solved = True
         return Solution(model.weights.clone(), self._steps - before)
 
     def gradient(self, w: Vector) -> Vector:
-        """Return the gradient of the objective over all of the client's examples."""
+        """Return the gradient of the objective over all of the client's examples.
+
+        After a solve it is a look, of which running statistics do not take notice.
+        """
         self._model.load(w)
         total = self._objective.decay * w if self._objective.decay else torch.zeros_like(w)
-        self._count(sum(loss * share for loss, share in self._objective.add_gradient(total)))
+        with self._unnoticed() if self._has_solved else nullcontext():
+            self._count(sum(loss * share for loss, share in self._objective.add_gradient(total)))
         return total
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
@@ -145,16 +152,21 @@ class SGDProblem:
 
     def _measured(self, pull: float, constant: Vector | None) -> float:
         """Return |grad L|^2 at the model's weights; the solve does not notice."""
-        buffers, personal = self._model.buffers(), self._model.personal
         gradient = torch.zeros_like(self._model.weights)
-        with torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
+        with self._unnoticed(), torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
             self._seed_dropout()
             self._objective.add_gradient(gradient)
+        gradient.add_(self._model.weights, alpha=pull)
+        return squared_norm(gradient if constant is None else gradient.add_(constant))
+
+    @contextmanager
+    def _unnoticed(self) -> Iterator[None]:
+        """Put buffers, and what the client keeps, back to what they were."""
+        buffers, personal = self._model.buffers(), self._model.personal
+        yield
         self._model.load_buffers(buffers)
         if personal is not None:
             self._model.load_personal(personal)
-        gradient.add_(self._model.weights, alpha=pull)
-        return squared_norm(gradient if constant is None else gradient.add_(constant))
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tree, Tree]]:
         inputs, targets = self._examples
@@ -204,6 +216,7 @@ class FullBatchProblem(SGDProblem):
         point = minimise(self._solver, objective, start=start, budget=budget)
         self._epsilon = point.epsilon
         self._steps += objective.calls - 1
+        self._has_solved = True
         return Solution(point.w, max(1, objective.calls - 1))
 
     def _f(self, w: Vector) -> tuple[float, Vector]:
