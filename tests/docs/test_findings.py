@@ -117,9 +117,10 @@ class TestFamily:
         ]
         told = " ".join(page("FAMILY.md").split())
         assert f"these nine problems alone the geometric means are {of_unseen[0]:.2f} and {of_unseen[1]:.2f}." in told
+        assert f"the means of the tables' ratios are {of_unseen[0]:.2f} and {of_unseen[1]:.3f}." in told
         text = judged.pop("text")
-        assert text["best classic"] == text["best other"]
-        assert re.fullmatch(r"fedavg-\S+ .*, ratio 1.09", text["best other"])
+        assert re.fullmatch(r"fedavg-\S+ .*, ratio 1.09", text["best classic"])
+        assert re.fullmatch(r"fedacg-2-lam0.5-beta0: .*, ratio 1.45", text["best other"])
         assert "takes 1.09 times the rounds of FedAvg" in told
         ratios = {name: float(row["best other"].rpartition(" ")[2]) for name, row in judged.items()}
         of_classic = [float(row["best classic"].rpartition(" ")[2]) for row in judged.values()]
@@ -128,14 +129,14 @@ class TestFamily:
         assert math.prod(ratios.values()) ** (1 / 11) <= 0.9
         assert all(row["best other"].startswith("fedacg") for row in judged.values())
         assert ratios["cifar10"] == 1.0
-        assert round(3 * ratios["mnist/iid"], 1) == 3.1  # two thirds of a round of 20
+        assert ratios["mnist/iid"] == 1.05  # one round of 20
         assert {name for name, ratio in ratios.items() if ratio >= 1} == {"cifar10", "mnist/iid"}
         assert ratios["fmnist/noniid"] == min(ratios.values()) == 0.67
         told = f"takes {classic:.2f} of the rounds of the best classic method and {other} of the best of all others"
         readme = " ".join((ROOT / "README.md").read_text().split())
         assert told in readme
         _, at_means = [table for table in tables("FAMILY.md") if "best classic" in next(iter(table.values()), {})]
-        assert len(at_means) == 12 + 1
+        assert len(at_means) == 12 + 2
         assert [name for name, row in at_means.items() if float(row["best other"].rpartition(" ")[2]) >= 1] == [
             "cifar10",
             "text",
@@ -153,7 +154,8 @@ class TestFamily:
         assert (methods["fedavg"]["cifar10"], methods["mean_fedavg"]["cifar10"]) == ("25.3", "18.7")
         assert methods["mean_fedacg"]["mnist/writers"] == "100+"
         assert all(2 * number(theirs[problem]) < 3 * number(ours[problem]) for problem in ratios)  # models, both ways
-        assert methods["scaffold"]["text"] == methods["fedavg"]["text"] < ours["text"] < methods["fedacg"]["text"]
+        of_text = {name: number(row["text"]) for name, row in methods.items()}
+        assert of_text["fedacg"] < of_text["scaffold"] == of_text["fedavg"] < of_text["fast_fedadmm"]
         assert methods["feddyn_seen"]["cifar10"] == methods["fedacg"]["cifar10"]
 
     def test_on_text_the_look_ahead_is_longest_where_nothing_is_to_be_learnt(self) -> None:
