@@ -14,7 +14,7 @@ from typing import Any
 from fedadmm.core.errors import OLD_NAMES, MovedModules
 
 # The module of each name, which is imported when the name is asked for: torch takes a second.
-_STUB = Path(__file__).with_suffix(".pyi").read_text()
+_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 _MODULE_OF = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", _STUB, flags=re.MULTILINE)}
 
 __all__ = [*_MODULE_OF]

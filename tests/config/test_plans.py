@@ -1,9 +1,14 @@
 import itertools
+import os
+import subprocess
+import sys
+from datetime import date
 
 import pytest
 
 from fedadmm import FedADMM, FedAvg, FedAvgM, FedDyn, FedProx, InputError
-from fedadmm.config.plans import load_plan, parse_changes, preset_descriptions, preset_names
+from fedadmm.config.plans import Plan, load_plan, parse_changes, preset_descriptions, preset_names
+from fedadmm.secure.settings import Secure
 
 FILE = """
 name = "mine"
@@ -149,3 +154,35 @@ def test_a_run_folder_in_the_place_of_a_file_is_told_which_file_it_has(tmp_path)
     (tmp_path / "run" / "experiment.toml").touch()
     with pytest.raises(InputError, match=r"run is a run folder; give .*run/experiment.toml$"):
         load_plan(str(tmp_path / "run"))
+
+
+def test_a_variants_tables_are_merged_and_an_empty_one_is_there() -> None:
+    base = {"data": {"name": "digits", "num_clients": 4}, "local": {"epochs": 5, "solver": {"sgd": 0.5, "gd": 0.5}}}
+    masked = Plan(base, {"masked": {"secure": {}}, "open": {}})
+    assert masked.experiment("masked").secure == Secure()
+    assert masked.experiment("open").secure is None
+    drawn = {"share": 0.4, "epochs": "1..10", "others": 10}
+    varied = Plan(base, {"a": {"local": {"epochs": drawn, "solver": {"lbfgs": 1.0}}}}).experiment("a")
+    assert varied == Plan(base | {"local": {"epochs": drawn, "solver": {"lbfgs": 1.0}}}).experiment().replace(label="a")
+    dotted = {"data": {"options": {"a.b": 1}}, "model": {"metrics": {"top.5": "own:f"}}}
+    assert Plan(base, {"a": dotted}).experiment("a").data.options == {"a.b": 1}
+    assert Plan(base, {"a": dotted}).experiment("a").model.metrics == {"top.5": "own:f"}
+    named = {"algorithm": {"name": "averaged", "inner": {"name": "fedprox", "rho": 0.5}}}
+    inner = Plan(base | named, {"a": {"algorithm": {"inner": {"name": "fedadmm"}}}}).experiment("a").algorithm.inner
+    assert inner == FedADMM()
+    options = {"data": {"name": "own:data", "num_clients": 4, "options": {"since": date(2024, 1, 1)}}}
+    assert Plan(options).experiment().hash != Plan(base).experiment().hash
+
+
+def test_a_file_is_utf8_wherever_it_is_read(tmp_path):
+    file = tmp_path / "a.toml"
+    file.write_bytes("label = 'grüße'\n[data]\nname = 'digits'\nnum_clients = 4\n".encode())
+    code = "import sys, fedadmm; print(ascii(fedadmm.load_experiment(sys.argv[1]).label))"
+    said = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", code, str(file)],
+        env={**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == ascii("grüße")

@@ -133,7 +133,7 @@ def test_compare_and_tune_do_not_show_runs_of_other_code(place: Path) -> None:
     for line in (("compare", "mine.toml"), tune):
         refused = command(*line, cwd=place)
         assert refused.returncode == 2, refused.stdout
-        assert "own:model changed since" in refused.stderr
+        assert "own:model, the initial model changed since" in refused.stderr
 
 
 @pytest.mark.slow
@@ -243,6 +243,40 @@ def test_a_file_that_the_user_s_data_is_read_from_counts_too(place: Path, monkey
     (place / "values.csv").write_text("1\n-1\n2\n-3\n")
     with pytest.raises(InputError, match="with other code or data: the examples changed since; put it back"):
         fedadmm.run(plan, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"data.partition": "read_split:split"}, "the examples changed since"),
+        ({"model.name": "read_split:model", "model.metrics": {}}, "the initial model changed since"),
+        ({"devices": "read_split:devices"}, "the facts of the devices changed since"),
+    ],
+    ids=["partition", "model", "devices"],
+)
+def test_what_functions_read_from_files_counts_too(
+    changes: dict[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "read_split.py").write_text(
+        "from pathlib import Path\nimport numpy as np\nimport torch\n\n"
+        "def number():\n    return int((Path(__file__).parent / 'number.txt').read_text())\n\n"
+        "def split(labels, num_clients, generator):\n"
+        "    return np.array_split(np.roll(np.arange(len(labels)), number()), num_clients)\n\n"
+        "def model(input_shape, num_classes):\n"
+        "    made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+        "    made[1].bias.data.fill_(number())\n    return made\n\n"
+        "def devices():\n    return {'energy': [number()] * 10}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "read_split", raising=False)
+    usual = {"rounds": 1, "data.num_clients": 10, "model.name": "softmax_regression", "engine": "serial"}
+    plan = fedadmm.load_experiment("digits", changes=usual | changes)
+    (tmp_path / "number.txt").write_text("1")
+    fedadmm.run(plan, out=tmp_path / "runs", progress=False)
+    assert fedadmm.run(plan, out=tmp_path / "runs", progress=False).rounds_before == 1
+    (tmp_path / "number.txt").write_text("2")
+    with pytest.raises(InputError, match=told):
+        fedadmm.run(plan, out=tmp_path / "runs", progress=False)
 
 
 class Hidden(Dataset[Any]):

@@ -9,9 +9,21 @@ import pytest
 
 from fedadmm.algorithms import FedAvg, FedProx
 from fedadmm.config.experiment import Experiment
+from fedadmm.core.metrics import ACCURACY
 from fedadmm.runs.records import Record
-from fedadmm.runs.tuning import grid, rungs, search, with_values
+from fedadmm.runs.tuning import (
+    Trial,
+    as_tuned,
+    at_the_edge,
+    grid,
+    read_own_values,
+    rungs,
+    search,
+    with_values,
+    write_tuned,
+)
 from fedadmm.studies.paper import PAPER
+from fedadmm.training.local import LocalTraining
 
 
 def record(round: int, accuracy: float | None) -> Record:
@@ -47,6 +59,23 @@ def test_stages_halve_the_candidates_double_the_rounds_and_keep_the_budget(num_c
     for (many, short), (few, long) in pairwise(stages):
         assert few == math.ceil(many / 2)
         assert 2 * short <= long <= 2 * short + 1
+
+
+def test_values_that_are_tables_have_no_edge_and_a_key_of_no_table_is_read_again(tmp_path):
+    schedules = [{"schedule": "step", "before": 0.1, "after": rate, "at_round": 2} for rate in (0.01, 0.02)]
+    trials = [Trial({"local.learning_rate": table}, 2, math.inf, 0.5, ACCURACY, 0) for table in schedules]
+    assert at_the_edge(trials) == []
+    write_tuned(tmp_path, "digits", "fedavg", {"participation": 1.0, "local.epochs": [1, 2]})
+    assert read_own_values(tmp_path)["digits"]["fedavg"] == {"participation": 1.0, "local.epochs": [1, 2]}
+
+
+def test_what_was_changed_by_hand_is_not_changed_back(tmp_path):
+    write_tuned(tmp_path, "run", "fedavg", {"learning_rate": 0.5, "local.batch_size": 20})
+    experiment = Experiment(algorithm=FedAvg()).replace(local=LocalTraining(learning_rate=0.05))
+    (tuned,) = as_tuned([experiment], tmp_path, changes={"local.learning_rate"})
+    assert (tuned.local.learning_rate, tuned.local.batch_size) == (0.05, 20)
+    (tuned,) = as_tuned([experiment], tmp_path)
+    assert tuned.local.learning_rate == 0.5
 
 
 def test_the_winner_is_the_candidate_that_arrives_first():

@@ -12,6 +12,7 @@ from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import load_plan
 from fedadmm.core.calls import checked_call
 from fedadmm.core.errors import InputError, near_names
+from fedadmm.core.files import write_whole
 from fedadmm.core.settings import check_seeds
 from fedadmm.report.methods import methods_of
 from fedadmm.report.notes import table_notes
@@ -95,7 +96,7 @@ class Comparison:
         picture, table = folder / f"{stem}.png", folder / f"{stem}.md"
         save_figure(self.plot(width=12), picture)
         below = [*self.noise.splitlines(), *self.notes]
-        table.write_text(markdown(self.rows) + "".join(f"\n{sentence}\n" for sentence in below))
+        write_whole(table, markdown(self.rows) + "".join(f"\n{sentence}\n" for sentence in below))
         heading = self.title.partition(";")[0].removeprefix(f"{first.name}, ")  # the page's own says the name
         page = write_page([Section(heading, self.runs, remark)], folder / f"{stem}.html", title=first.name)
         return [picture, table, page]
@@ -134,7 +135,7 @@ def compare(
     done = [method for method in given if isinstance(method, Result)]
     experiments = [method for method in given if isinstance(method, Experiment)]
     if tuned:
-        experiments = as_tuned(experiments, Path(out))
+        experiments = as_tuned(experiments, Path(out), changes=changes or {})
     return compared(experiments, seeds=seeds, run_all=session.run_all, done=done)
 
 

@@ -15,7 +15,8 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import dotted
 from fedadmm.core.settings import check_seeds
 from fedadmm.report.table import markdown
-from fedadmm.runs.records import TUNING
+from fedadmm.runs.goal import Goal
+from fedadmm.runs.records import TUNING, Record
 from fedadmm.runs.tuning import (
     LEARNING_RATES,
     SHORT,
@@ -125,10 +126,17 @@ def tuned(
             texts = [values_text({key: table.get(SHORT.get(key, key)) for key in keys}) for table in tables]
             several = [f", seed {one.seed}" if seeds > 1 else "" for one in many]
             named = [f"{text}{seed}" for text, seed in zip(texts, several, strict=True)]
-            return [(one.history, one.status == "diverged") for one in run_all(list(zip(many, named, strict=True)))]
+            results = run_all(list(zip(many, named, strict=True)))
+            return [_ended(one, result.history) for one, result in zip(many, results, strict=True)]
 
         all_seeds = range(experiment.seed, experiment.seed + seeds)
         length = rounds or experiment.rounds
         trials = search_best(experiment, candidates, rounds=length, seeds=all_seeds, run_all=played)
         write_tuned(out, experiment.name, experiment.method, trials[0].values)
         yield experiment, trials
+
+
+def _ended(experiment: Experiment, history: Sequence[Record]) -> Ended:
+    """Return the rounds that an experiment asks for, of a folder that may have more, and whether they diverged."""
+    played = list(history[: experiment.rounds])
+    return played, Goal.of(experiment).status(played) == "diverged"

@@ -82,6 +82,11 @@ def _version(
         raise typer.Exit
 
 
+_OF_A_DISK = {
+    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+}  # fmt: skip
+
+
 def main() -> None:
     """Run the command line: a user's mistake is one sentence and exit code 2, never a traceback."""
     try:
@@ -89,9 +94,11 @@ def main() -> None:
     except InputError as error:
         _fail(str(error), code=2)
     except OSError as error:
+        name = str(error.filename)
+        if error.errno in _OF_A_DISK:
+            _fail(f"cannot use {name}: {error.strerror}; correct that, and run the same command again", code=2)
         if error.errno != errno.ENAMETOOLONG:
             raise
-        name = str(error.filename)
         _fail(f"{name[:40]!r}... has {len(name)} letters, too many for the name of a file; give a shorter one", code=2)
     except StoppedAtOnce as stop:
         _fail("stopped at once; the same command goes on from the last whole round", code=stop.code)

@@ -15,6 +15,7 @@ from fedadmm.report.runs import run_folders
 from fedadmm.runs.listeners import TimeBudget
 
 FEW = 20  # names that a sentence lists
+LONGEST = 365 * 24 * 3600  # seconds of a budget
 
 
 def experiments_of(
@@ -117,4 +118,6 @@ def budget_of(text: str | None) -> TimeBudget:
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
     if not any((hours, minutes, seconds)):
         raise InputError(f"budget={text!r} is not a duration; write 2h, 90m, 1h30m or 45s")
-    return TimeBudget(hours * 3600 + minutes * 60 + seconds)
+    if (total := hours * 3600 + minutes * 60 + seconds) > LONGEST:
+        raise InputError(f"budget={text!r} is longer than a year; leave it out for no end")
+    return TimeBudget(total)

@@ -13,6 +13,7 @@ from fedadmm.cli.options import Algorithms, Changes, DataDir, LogTo, Out, PlanAr
 from fedadmm.cli.progress import CommandSession
 from fedadmm.cli.show import show_comparison
 from fedadmm.config.experiment import Experiment
+from fedadmm.config.plans import parse_changes
 from fedadmm.report.runs import RunData, by_setting, gather_runs, section_of
 from fedadmm.runs.tuning import as_tuned
 
@@ -38,7 +39,7 @@ def compare_command(
     """
     firsts = experiments_of(plan, algorithms, changes=changes, rounds=rounds, seed=seed)
     if tuned:
-        firsts = as_tuned(firsts, out)
+        firsts = as_tuned(firsts, out, changes=parse_changes(changes or []))
     from fedadmm.api.comparison import compared  # imports torch, which a mistake has no need of
 
     comparison = compared(firsts, seeds=seeds, run_all=CommandSession(out, data_dir, log_to).run_all)

@@ -48,11 +48,11 @@ def rebind_command(
 
     folder = ServerFolder.at(server)
     try:
-        if folder.key_of(client) is None:
+        if folder.key_of(client) is None and not (anew and folder.applied(client)):
             raise InputError(f"client {client} is bound to no key in {server}; nothing was changed")
-        folder.bind(client, None)
         if anew:
             folder.begin_anew(client)
+        folder.bind(client, None)
     finally:
         folder.close()
     how = "and begins as a newcomer" if anew else "with the state of the old one, which must be in its folder"

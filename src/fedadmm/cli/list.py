@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from rich.markup import escape
+
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.cli.console import err, say, show_table
 from fedadmm.cli.console import out as console
@@ -26,7 +28,7 @@ def list_command(out: Out = Path("runs")) -> None:
     runs, left_out = list_runs(out)
     tell_left_out(left_out)
     if runs:
-        show_table(f"Runs in {out}", ("run", "rounds", "best", "status"), map(_run_row, runs))
+        show_table(f"Runs in {escape(str(out))}", ("run", "rounds", "best", "status"), map(_run_row, runs))
     else:
         console.print(f"runs:       none in {out}")
 

@@ -162,10 +162,8 @@ def how_it_ended(ended: Result) -> str:
             f"({experiment.local.learning_rate}) or the server's step. {folder}"
         )
     if ended.status == "stopped":
-        return (
-            f"Stopped after {done} of {experiment.rounds} rounds{reached}; the same command goes on from there. "
-            f"{folder}"
-        )
+        then = "goes on from there" if experiment.state.store == "disk" else "begins anew, as state.store is in memory"
+        return f"Stopped after {done} of {experiment.rounds} rounds{reached}; the same command {then}. {folder}"
     if is_spent(ended.history) and done < experiment.rounds and experiment.privacy is not None:
         return (
             f"Ended after {done} of {experiment.rounds} rounds{reached}: one more would cost more than "

@@ -28,9 +28,9 @@ def show_command(runs: RunsArgument) -> None:
 
 
 def _show(shown: RunData) -> None:
-    say((shown.path / "experiment.toml").read_text())
+    say((shown.path / "experiment.toml").read_text(encoding="utf-8"))
     if (file := shown.path / NOISE_FILE).exists():
-        say(file.read_text())
+        say(file.read_text(encoding="utf-8"))
     own = shown.experiment.get("model", {}).get("metrics", {})
     columns = list(dict.fromkeys(["round", shown.metric.name, *own, "loss", "client_loss", "steps", "bytes_up"]))
     columns += ["lost"] if any(record.lost for record in shown.rounds) else []

@@ -61,6 +61,8 @@ def tune_command(
     """
     tried, grid_of_rates = search_of(search or []), _numbers(rates)
     if tried is not None and rates is not None:
+        if twice := {"learning_rate", "local.learning_rate"} & tried.keys():
+            raise InputError(f"--rates={rates} are values of {min(twice)}, which --search has too; give one of the two")
         tried["learning_rate"] = grid_of_rates
     released = variant == "released"
     if plan in PAPER:

@@ -111,6 +111,8 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
     options.local.check(devices.num_clients, facts=devices.facts, has_clock=clock is not None)
     check_local(algorithm, options.local)
     selected = participation.size(devices.num_clients) if isinstance(participation, Uniform) else None
+    if clock is not None and clock.asynchronous is not None:
+        selected = clock.asynchronous.buffer
     check_uploads(algorithm, options.uploads, weighting=options.weighting, selected=selected)
     if options.attack is not None and options.attack.name == "label_flip":
         check_flippable(options.data)

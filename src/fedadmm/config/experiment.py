@@ -154,7 +154,7 @@ class Experiment(Settings):
         table["state"] = {"float_type": self.state.float_type}
         table["data"] = used_keys(table["data"])
         # What is None is left out, so that a key which is added later does not rename the runs that do without it.
-        text = json.dumps(without_none(table), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(without_none(table), sort_keys=True, separators=(",", ":"), default=str)  # dates
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     @property

@@ -12,8 +12,10 @@ from typing import Any
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, look_for_modules_in, near_names
-from fedadmm.core.files import Table, dotted, parse_toml
+from fedadmm.core.files import Table, parse_toml
 from fedadmm.core.optional import NeedsEveryClient, trait
+
+SHARES = {("local", "epochs"), ("local", "solver")}  # keys whose tables are one value
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Plan:
         """
         table = copy.deepcopy(self.table)
         if variant in self.variants:
-            _apply(table, {"label": variant, **dotted(self.variants[variant])})
+            _merge(table, {"label": variant, **self.variants[variant]})
         elif variant is not None and (variant in ALGORITHMS or ":" in variant):
             _apply(table, {"algorithm.name": variant})
         elif variant is not None:
@@ -73,7 +75,7 @@ def preset_descriptions() -> dict[str, str]:
 
 
 def _preset_text(name: str) -> str:
-    return (resources.files("fedadmm.config") / "presets" / f"{name}.toml").read_text()
+    return (resources.files("fedadmm.config") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
@@ -92,7 +94,7 @@ def load_plan(name_or_path: str, *, elsewhere: Iterable[str] = ()) -> Plan:
             raise InputError(f"{path} is a run folder; give {file}")
         raise InputError(f"{path} is a folder; give a TOML file")
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}; give a TOML file") from error
     if not text.strip():
@@ -129,6 +131,19 @@ def _plan(text: str, *, where: str) -> Plan:
     if not isinstance(variants, dict) or not all(isinstance(value, dict) for value in variants.values()):
         raise InputError(f"{where} has variants={variants!r}; write them as tables, [variants.NAME]")
     return Plan(table, variants, str(table.pop("remark", "")))
+
+
+def _merge(table: Table, changes: Table, *, path: tuple[str, ...] = ()) -> None:
+    """Put the values of a variant in the place of a table's; a table that is one value takes the place of it whole."""
+    if path[:1] == ("algorithm",) and changes.get("name", table.get("name")) != table.get("name"):
+        table.clear()  # the keys of one algorithm mean nothing to another
+    for key, value in changes.items():
+        inner, here = table.get(key), (*path, key)
+        is_one_value = isinstance(value, dict) and ({"schedule", "distribution"} & value.keys() or here in SHARES)
+        if isinstance(value, dict) and isinstance(inner, dict) and not is_one_value:
+            _merge(inner, value, path=here)
+        else:
+            table[key] = copy.deepcopy(value)
 
 
 def _apply(table: Table, changes: Table) -> None:

@@ -117,7 +117,7 @@ def new_name(old: str, known: Iterable[str]) -> str | None:
 
 def moved_modules() -> dict[str, str]:
     """Return where the modules and rooms of 0.1.0 are now."""
-    return tomllib.loads(Path(__file__).with_name("moved_modules.toml").read_text())
+    return tomllib.loads(Path(__file__).with_name("moved_modules.toml").read_text(encoding="utf-8"))
 
 
 def moved_module(name: str) -> str | None:

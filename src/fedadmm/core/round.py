@@ -140,7 +140,7 @@ def run_client(
     ):
         upload, state = algorithm.client_update(download, known, problem)
     stats = problem.stats()
-    finite = is_finite((*upload, *state, *map(_changed, _constant_parts(problem), before)))
+    finite = is_finite((*upload, *state, *map(changed, _constant_parts(problem), before)))
     sent = Sent(upload, state, None if held_back is None else held_back.held_back)
     if transport is not None and finite and assignment.sends:
         sent = transport.send(sent, before=known, assignment=assignment)
@@ -167,7 +167,7 @@ def _constant_parts(problem: Problem) -> tuple[Vector, ...]:
     return problem.stats().buffers.floats, *(problem.personal or ())
 
 
-def _changed(after: Vector, before: Vector) -> Vector:
+def changed(after: Vector, before: Vector) -> Vector:
     """Return what changed, which alone is judged: a buffer's own may be infinite, such as an attention mask."""
     return after[(after != before) & ~(after.isnan() & before.isnan())] if after.numel() else after
 

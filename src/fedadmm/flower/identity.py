@@ -52,7 +52,7 @@ def signed(claim: Claim, *, folder: Path) -> Signed:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, Ed25519PrivateKey.generate().private_bytes_raw().hex())
-        key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text().strip()))
+        key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text(encoding="utf-8").strip()))
     except (OSError, ValueError) as error:
         raise InputError(
             f"the key of client {claim.client} in {path} cannot be used: {error}; restore it from a copy, or remove it "

@@ -21,7 +21,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.delivery import NONE, Request
 from fedadmm.core.errors import InputError
 from fedadmm.core.mean import is_finite, norm_of
-from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, norm_limit
+from fedadmm.core.round import Assignment, Buffers, ClientResult, ClientStats, changed, norm_limit
 from fedadmm.flower.incoming import MALFORMED
 from fedadmm.flower.wire import ModelWire, Payload, Wire, WrongFormatError, integer, integers, number
 
@@ -157,9 +157,9 @@ def _plausible(floats: Vector, *, before: Vector) -> bool:
 
     An infinity may be a buffer's own, as an attention mask's is; it is then one that was sent.
     """
-    changed = floats[floats != before]
+    new = changed(floats, before)
     limit = norm_limit(None, theta=before[before.isfinite()], medians=())
-    return not changed.numel() or (is_finite((changed,)) and norm_of((changed,)) <= limit)
+    return not new.numel() or (is_finite((new,)) and norm_of((new,)) <= limit)
 
 
 def read_digest(message: Message) -> str | None:

@@ -70,7 +70,7 @@ class NodeStatus:
 def read_nodes(folder: Path) -> dict[int, NodeFacts]:
     """Return what was written of each node, nothing if there is no file."""
     try:
-        table: dict[str, dict[str, Any]] = json.loads((folder / NODES).read_text())
+        table: dict[str, dict[str, Any]] = json.loads((folder / NODES).read_text(encoding="utf-8"))
         known = NodeFacts.__dataclass_fields__.keys()  # another version may have written more
         return {int(node): NodeFacts(**{k: facts[k] for k in known & facts.keys()}) for node, facts in table.items()}
     except FileNotFoundError:

@@ -57,7 +57,7 @@ SETTINGS = "federation.toml"  # with which the server's folder was last used
 def read_settings(path: Path) -> FederationSettings:
     """Return the settings that a server's folder was last used with."""
     try:
-        return FederationSettings(**tomllib.loads((path / SETTINGS).read_text()))
+        return FederationSettings(**tomllib.loads((path / SETTINGS).read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} is not the folder of a server that has run ({SETTINGS}: {error}); it is "

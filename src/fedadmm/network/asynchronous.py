@@ -127,12 +127,15 @@ class AsynchronousEngine(EngineWrapper):
         """Begin; `sent` is what clients still at work were sent, by the number of updates before it."""
         super().__init__(engine)
         self._corrects = trait(algorithm, CorrectsLateNewcomers)
-        self._schedule, self._sent = schedule, dict(sent)
+        self._schedule, self._sent, self._in_use = schedule, dict(sent), tuple(sent)
+        self._round = 0  # that was begun last
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results of an update's clients, each made with what the client was sent."""
         update = self._schedule.update(assignments[0].round)
         newest = update.round - 1
+        if update.round > self._round:  # else the round is played again, after one that was interrupted
+            self._round, self._sent = update.round, {v: sent for v, sent in self._sent.items() if v in self._in_use}
         self._sent[newest] = SentModel(download, buffers)
         by_version = groupby(zip(update.arrivals, assignments, strict=True), key=lambda pair: pair[0].version)
         for version, pairs in by_version:
@@ -143,7 +146,7 @@ class AsynchronousEngine(EngineWrapper):
                     upload = self._corrects.late_upload(result.upload, then=then.download, now=download)
                     result = result._replace(upload=upload)
                 yield result
-        self._sent = {version: sent for version, sent in self._sent.items() if version in update.in_use}
+        self._in_use = update.in_use
         staleness = update.staleness
         mean = sum(staleness) / len(staleness)
         self.took = RoundTime(update.seconds, mean, max(staleness), in_use=update.in_use)

@@ -199,7 +199,7 @@ def _rows(
 ) -> Iterator[tuple[int, int, dict[str, float]]]:
     """Yield the lines of a file: their numbers, their clients, and the other columns."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}; give a CSV file") from error
     reader = csv.DictReader(lines, skipinitialspace=True)

@@ -179,12 +179,14 @@ class FaultyEngine(EngineWrapper):
         self._applied = dict(applied)
         self._journals = {client: Journal(acknowledged=round) for client, round in applied.items()}
         self._late: dict[int, list[Reply]] = {}  # the round in which they arrive -> late replies
+        self._before = 0, self._applied, self._journals, self._late  # the round that was begun last
 
     def run(self, download: Any, *, buffers: Buffers, assignments: Sequence[Assignment]) -> Iterator[ClientResult]:
         """Yield the results whose requests and replies arrive in this round; of the others, what counts anyhow."""
         if not assignments:
             return
         round = assignments[0].round
+        self._begin(round)
         collection = Collection(round, clients=[asked.client for asked in assignments if asked.sends])
         for reply in self._late.pop(round, []):
             assert not collection.counts(reply), f"{reply} is late in round {round}"
@@ -198,6 +200,16 @@ class FaultyEngine(EngineWrapper):
                 self._applied[result.client] = round
             yield result
         self.took = self._engine.took
+
+    def _begin(self, round: int) -> None:
+        """Remember how things stand before a round; one that was interrupted begins from there again."""
+        if round == self._before[0]:
+            _, applied, journals, late = self._before
+        else:
+            applied, journals, late = self._applied, self._journals, self._late
+            self._before = round, applied, journals, late
+        self._applied, self._journals = dict(applied), dict(journals)
+        self._late = {due: list(replies) for due, replies in late.items()}
 
     def _delivered(self, assignments: Sequence[Assignment]) -> list[Assignment]:
         """Return the assignments whose requests arrive, each written down in its client's journal."""

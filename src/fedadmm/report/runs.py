@@ -1,6 +1,7 @@
 """What a report knows of a run, and which runs it is about: folders are searched, and what does not belong is named."""
 
 import json
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,16 @@ from fedadmm.core.errors import InputError
 from fedadmm.core.files import UNHASHED, dotted, used_keys
 from fedadmm.core.metrics import ACCURACY, Metric, metric_named
 from fedadmm.runs.goal import Goal, Status
-from fedadmm.runs.records import CODE_FILE, MAKES_ONE, NO_NUMBERS, TUNING, Record, not_a_run_folder, read_lines
+from fedadmm.runs.records import (
+    CLIENT_KEYS,
+    CODE_FILE,
+    MAKES_ONE,
+    NO_NUMBERS,
+    TUNING,
+    Record,
+    not_a_run_folder,
+    read_lines,
+)
 
 COUNTED = ("round", "steps", "gradient_evaluations", "bytes_up", "bytes_down", "seconds")  # numbers of every round
 SCORES = ("accuracy", "loss", "client_loss")  # of every round too, but they may be None
@@ -138,7 +148,7 @@ class Section(NamedTuple):
 def read_run(path: Path) -> RunData:
     """Read a run folder."""
     try:
-        experiment = tomllib.loads((path / "experiment.toml").read_text())
+        experiment = tomllib.loads((path / "experiment.toml").read_text(encoding="utf-8"))
         rounds, changes = read_lines(path / "rounds.jsonl"), changes_of_code(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise not_a_run_folder(path, lacks=Path(error.filename).name) from error
@@ -152,7 +162,7 @@ def read_run(path: Path) -> RunData:
 def changes_of_code(path: Path) -> tuple[str, ...]:
     """Return what is said of the user's code that changed between the rounds of a run folder."""
     file = path / CODE_FILE
-    return tuple(file.read_text().splitlines()) if file.exists() else ()
+    return tuple(file.read_text(encoding="utf-8").splitlines()) if file.exists() else ()
 
 
 def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
@@ -174,6 +184,11 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
             return f"{where} lacks one of {', '.join(COUNTED)}"
         if not all(isinstance(record.get(key), list) for key in ("clients", "refused")):
             return f"{where} lacks clients or refused"
+        if odd := [key for key in CLIENT_KEYS if not isinstance(record.get(key, []), list)]:
+            return f"{where} has {odd[0]}={record[odd[0]]!r}"
+        quantiles = record.get("client_quantiles", {})
+        if not isinstance(quantiles, dict) or not all(isinstance(deciles, list) for deciles in quantiles.values()):
+            return f"{where} has client_quantiles={quantiles!r}"
         if not record.keys() >= set(SCORES):
             return f"{where} lacks one of {', '.join(SCORES)}"
         for key in record.keys() - NO_NUMBERS:
@@ -183,7 +198,7 @@ def _problem(experiment: dict[str, Any], rounds: list[Any]) -> str | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class Gathered(NamedTuple):

@@ -1,11 +1,14 @@
 """The user's code that a run is made with: what its folder remembers of it, and whether it is still the same."""
 
+import hashlib
 import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.errors import InputError, look_for_modules_in
@@ -44,9 +47,19 @@ def code_of(experiment: Experiment, federation: Federation) -> dict[str, str]:
         found |= {key: values_of(value, weights=key != "model") for key, value in given.items()}
     # Examples from Python that are in memory name the folder.
     is_lazy = reader is not None and reader.is_lazy
-    if ":" in experiment.data.name and (is_lazy or not is_given) and isinstance(options.data, PartitionedData):
+    is_own = ":" in experiment.data.name and (is_lazy or not is_given)
+    if (is_own or ":" in experiment.data.partition) and isinstance(options.data, PartitionedData):
         found[EXAMPLES] = digest_of_examples(options.data)
+    if not is_given and ":" in experiment.model.name:
+        found[INITIAL] = _digest(federation.initial.numpy().tobytes())
+    if experiment.devices is not None:
+        facts = {key: np.asarray(values).tolist() for key, values in (options.devices or {}).items()}
+        found[FACTS] = _digest(repr(sorted(facts.items())).encode())
     return found
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 class Changes(NamedTuple):
@@ -111,12 +124,12 @@ def changes(before: Code, now: Code) -> Changes:
     return Changes(sorted(changed), sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys()))
 
 
-EXAMPLES = "the examples"
+EXAMPLES, INITIAL, FACTS = "the examples", "the initial model", "the facts of the devices"
 VALUES = ("model", "loss", "metrics", "participation", "compression")  # objects from Python, by their argument
 
 
 def _with_version(place: str, before: str) -> str:
-    is_package = ":" not in place and place != EXAMPLES and place.partition(".")[0] not in VALUES
+    is_package = ":" not in place and place not in (EXAMPLES, INITIAL, FACTS) and place.partition(".")[0] not in VALUES
     return f"{place} ({before} before)" if is_package else place
 
 

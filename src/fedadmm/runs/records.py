@@ -5,9 +5,11 @@ One process writes to a folder at a time. It is read without torch.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -159,14 +161,25 @@ class RunFolder:
     @contextmanager
     def lock(self, *, remedy: str = "wait for it, or give another --out") -> Iterator[None]:
         """Hold the folder for this process alone; it is made if it is not there."""
+        while True:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                handle = (self.path / "lock").open("a+")
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:  # told without the name
+                    raise
+                raise InputError(f"cannot write {self.path}: {error.strerror}; give another --out") from error
+            with handle:
+                self._flock(handle, fcntl.LOCK_EX, remedy=remedy)
+                if self._is_here(handle):  # and was not removed while this process waited
+                    yield
+                    return
+
+    def _is_here(self, handle: IO[Any]) -> bool:
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / "lock").open("a+")
-        except OSError as error:
-            raise InputError(f"cannot write {self.path}: {error.strerror}; give another --out") from error
-        with handle:
-            self._flock(handle, fcntl.LOCK_EX, remedy=remedy)
-            yield
+            return os.fstat(handle.fileno()).st_ino == (self.path / "lock").stat().st_ino
+        except FileNotFoundError:
+            return False
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
@@ -184,6 +197,11 @@ class RunFolder:
             self._flock(handle, fcntl.LOCK_SH, remedy="wait for it, or give another --out")
             yield
 
+    def has_rounds(self) -> bool:
+        """Return whether there is something of a run that is not made again by its command."""
+        rounds = self.path / "rounds.jsonl"
+        return self.state.exists() or self.model.exists() or (rounds.exists() and rounds.stat().st_size > 0)
+
     def remove(self) -> None:
         """Remove the folder and all that is in it."""
         shutil.rmtree(self.path)
@@ -193,7 +211,7 @@ class RunFolder:
         from fedadmm.config.experiment import Experiment
 
         try:
-            return Experiment.from_toml((self.path / "experiment.toml").read_text())
+            return Experiment.from_toml((self.path / "experiment.toml").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{self.path}: experiment.toml cannot be read: {error}; restore it") from error
 
@@ -216,7 +234,7 @@ class RunFolder:
 
     def append_record(self, record: Record) -> None:
         """Add a round's line to rounds.jsonl."""
-        with self._guarded("rounds.jsonl"), (self.path / "rounds.jsonl").open("a") as file:
+        with self._guarded("rounds.jsonl"), (self.path / "rounds.jsonl").open("a", encoding="utf-8") as file:
             file.write(_line(record))
 
     def write(self, name: str, content: bytes) -> None:
@@ -249,7 +267,7 @@ class RunFolder:
 
 def read_lines(path: Path) -> list[Any]:
     """Return the tables of a file, one a line; a last line that a kill cut in half is left out."""
-    *whole, _ = path.read_text().split("\n")
+    *whole, _ = path.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in whole]
 
 

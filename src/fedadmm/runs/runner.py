@@ -61,10 +61,16 @@ def run_in(
 
     accept_code: go on although the user's code has changed since.
     """
-    goal, fresh = Goal.of(experiment), not folder.path.exists()
+    goal = Goal.of(experiment)
     simulation: Simulation | None = None
     with ExitStack() as held:
         held.enter_context(folder.lock())
+        is_new, in_memory = not folder.has_rounds(), experiment.state.store == "memory"
+        if in_memory and folder.state.exists():
+            raise InputError(
+                f'{folder.path} has a run whose state is on disk, and a run with state.store="memory" would write over '
+                "it; leave state.store out, or give another --out"
+            )
         try:
             store = _opened(experiment, folder, federation, held)
             code: dict[str, str] = {}
@@ -84,8 +90,9 @@ def run_in(
             write = Callback(lambda record, simulation: folder.append_record(record))
             play(simulation, goal, listeners=[write, *listeners])
         except Exception:
-            if fresh if simulation is None else not simulation.history:  # a mistake that came out before a round counts
-                held.close()
+            if is_new and (
+                simulation is None or not simulation.history
+            ):  # a mistake that came out before a round counts
                 folder.remove()
             raise
         kept = simulation.task.model.personal_names

@@ -121,9 +121,9 @@ class Simulation:
         joined = tuple(client for client in counted if self.task.joins(client))
         record = Record.of(number, summary, scores, seconds=seconds, joined=joined, **more)
         self._store.commit(checkpoint, clients=counted, record=record.to_json(), keep=took.in_use)
-        self._store.drop(number, [client for client in lost if client not in summary.silent])
         self.checkpoint = checkpoint
         self.history.append(record)
+        self._store.drop(number, [client for client in lost if client not in summary.silent])
         return record
 
     def _mechanisms(self) -> tuple[Transport | None, float | None]:

@@ -6,7 +6,7 @@ What it finds is in a file, by the experiment's name and the method.
 import itertools
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ def at_the_edge(trials: Sequence[Trial]) -> list[str]:
     """Return a sentence for each number of the winner, the first trial, that is the least or the largest tried."""
     sentences = []
     for key, value in trials[0].values.items():
-        tried = {trial.values[key] for trial in trials}
-        if len(tried) < 2 or any(isinstance(one, bool) or not isinstance(one, int | float) for one in tried):
+        tried = [trial.values[key] for trial in trials]
+        if any(isinstance(one, bool) or not isinstance(one, int | float) for one in tried) or len(set(tried)) < 2:
             continue
         if value in (min(tried), max(tried)):
             which, beyond = ("smallest", "smaller") if value == min(tried) else ("largest", "larger")
@@ -191,10 +191,13 @@ def read_own_values(folder: Path) -> Tuned:
     """Return what was found and written to the file of a folder, nothing if it is not there."""
     path = folder / TUNED_FILE
     try:
-        tuned: Tuned = tomllib.loads(path.read_text())
+        tuned: Tuned = tomllib.loads(path.read_text(encoding="utf-8"))
         for values in (values for methods in tuned.values() for values in methods.values()):
             if not all(
-                "." in key or (key in SHORT and isinstance(value, float | int)) for key, value in values.items()
+                "." in key
+                or (key in SHORT and isinstance(value, float | int))
+                or (key in Experiment.model_fields and not isinstance(value, dict))
+                for key, value in values.items()
             ):
                 raise ValueError(f"{values} holds something that is not a number, or no key")
     except FileNotFoundError:
@@ -213,9 +216,18 @@ def write_tuned(folder: Path, name: str, method: str, values: Values) -> Path:
     return path
 
 
-def as_tuned(experiments: Sequence[Experiment], folder: Path) -> list[Experiment]:
-    """Return experiments with the values that were found for them; refuse those for which none were."""
+def as_tuned(experiments: Sequence[Experiment], folder: Path, *, changes: Collection[str] = ()) -> list[Experiment]:
+    """Return experiments with the values that were found for them; refuse those for which none were.
+
+    changes: keys whose values were given, which stay.
+    """
     found = read_own_values(folder)
     if missing := [one.method for one in experiments if one.method not in found.get(one.name, {})]:
         raise InputError(f"{folder / TUNED_FILE} has no values for {', '.join(missing)}; tune them first")
-    return [with_values(experiment, found[experiment.name][experiment.method]) for experiment in experiments]
+    return [
+        with_values(
+            one,
+            {key: value for key, value in found[one.name][one.method].items() if SHORT.get(key, key) not in changes},
+        )
+        for one in experiments
+    ]

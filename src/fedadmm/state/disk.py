@@ -180,12 +180,18 @@ class DiskStore(ManyStates, KeepsNotes):
         self._rounds, self._digest, self._kept = rounds, digest, {kept for kept in self._kept if kept < round}
 
     def amend(self, server: Message, *, client: int, state: Message) -> None:
-        """Put other states of the server and of a client in the place of the committed ones, in one transaction."""
+        """Put other states of the server and of a client in the place of the committed ones, in one transaction.
+
+        Older checkpoints, in which the client's share is still what it was, are let go of.
+        """
         with self.file.writing() as tables:
+            for kept in self._kept:
+                tables.delete("meta", OLDER + NUMBER.pack(kept))
             fields = _checkpoint_fields(tables)
             assert fields is not None, "a client's state is committed with a checkpoint"
             tables.put("meta", CHECKPOINT, *encode((*fields[: len(fields) - len(server)], *server)))
             tables.put_state(client, self._rounds[client], encode(state, float_type=self.float_type))
+        self._kept = set()
         self.file.flush()
 
     def drop(self, round: int, clients: Sequence[int]) -> None:

@@ -223,13 +223,15 @@ def copy_store(folder: Path, to: Path) -> None:
     """Copy a store as of its last transaction, while others read and write it."""
     to.mkdir()
     try:
-        with lmdb.open(str(folder), map_size=MAP_SIZE, readonly=True, create=False) as env:
+        with lmdb.open(str(folder), map_size=map_size(), readonly=True, create=False) as env:
             env.copy(str(to))
         handle = os.open(to / "data.mdb", os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
-    except lmdb.Error as error:
+    except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
         raise damage("the store", folder, str(error)) from error
+    except (lmdb.Error, OSError) as error:
+        raise unusable(to, error) from error
 
 
 def about_of(folder: Path) -> dict[str, str]:

@@ -44,7 +44,9 @@ class Method:
 
 METHODS = {
     name: Method(**table | {"algorithm": algorithm_from_table(table["algorithm"])})
-    for name, table in tomllib.loads((resources.files("fedadmm.studies") / "convex.toml").read_text()).items()
+    for name, table in tomllib.loads(
+        (resources.files("fedadmm.studies") / "convex.toml").read_text(encoding="utf-8")
+    ).items()
 }
 WITH_ALL = FedPD | FedHybrid  # stated for all clients in every round
 CONSENSUS_ADMM = FedADMM | FedDyn | FedPD  # what they are with all clients and exact solves
@@ -149,7 +151,7 @@ def promised(cell: Cell) -> float | None:
 
 def read(path: Path) -> Found:
     """Return the results that are there."""
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def fill(path: Path, *, on_cell: Callable[[Cell, int, int], None]) -> Found:

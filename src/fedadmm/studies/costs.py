@@ -4,6 +4,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +34,7 @@ class CostEstimate:
         self._on_probe = on_probe
         self._file = cache or platformdirs.user_cache_path("fedadmm") / "costs.json"
         try:
-            self._known: dict[str, float] = dict(json.loads(self._file.read_text()))
+            self._known: dict[str, float] = dict(json.loads(self._file.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             self._known = {}  # measured again
 
@@ -69,8 +70,9 @@ class CostEstimate:
 
     def _remember(self, key: str, seconds: float) -> None:
         self._known[key] = seconds
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file, json.dumps(self._known, indent=1))
+        with suppress(OSError):  # it is measured again
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._file, json.dumps(self._known, indent=1))
 
 
 def gradient_evaluations(experiment: Experiment) -> float:

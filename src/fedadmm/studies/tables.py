@@ -128,7 +128,7 @@ def facts(algorithm: AnyAlgorithm, task: Quadratics) -> dict[str, str]:
     kept, sent, server = sizes(algorithm, task)
     who = "all compute, any communicate" if trait(algorithm, SkipsCommunication) else "any"
     return (
-        {"file": file.name, "lines": str(len(file.read_text().splitlines()))}
+        {"file": file.name, "lines": str(len(file.read_text(encoding="utf-8").splitlines()))}
         | {"a client keeps": kept, "a client sends": sent, "the server keeps": server}
         | {"participation": "all" if trait(algorithm, NeedsEveryClient) else who}
     )

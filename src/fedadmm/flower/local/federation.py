@@ -52,13 +52,13 @@ class LocalFederation:
     def processes(self) -> dict[str, Started]:
         """All processes that were started, by name: superlink, node-0, node-1, ..."""
         file = self.folder / "processes.json"
-        written = json.loads(file.read_text()) if file.exists() else {}
+        written = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         return {name: Started(*entry) for name, entry in written.items()}
 
     @property
     def superlink_address(self) -> str:
         """Where nodes find the SuperLink."""
-        return f"127.0.0.1:{json.loads((self.folder / 'ports.json').read_text())['superlink']}"
+        return f"127.0.0.1:{json.loads((self.folder / 'ports.json').read_text(encoding='utf-8'))['superlink']}"
 
     @property
     def server_folders(self) -> list[Path]:
@@ -75,7 +75,7 @@ class LocalFederation:
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "ports.json").exists():
             self._make(num_nodes)
-        ports = json.loads((self.folder / "ports.json").read_text())
+        ports = json.loads((self.folder / "ports.json").read_text(encoding="utf-8"))
         if len(ports) - 1 != num_nodes:
             raise InputError(
                 f"{self.folder} is a federation of {len(ports) - 1} nodes, and {num_nodes} are asked for; "
@@ -131,7 +131,7 @@ class LocalFederation:
 
     def _changes(self) -> dict[str, dict[str, Any]]:
         file = self.folder / CHANGES
-        return json.loads(file.read_text()) if file.exists() else {}
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
     def _make(self, num_nodes: int) -> None:
         """Make certificates, node keys and Flower's configuration, and choose ports that are free."""
@@ -172,7 +172,9 @@ class LocalFederation:
         if not marker.exists():
             raise InputError(f"there is no node {name!r} here with a key; use one such as node-0")
         self.kill(name)
-        self.shell.run("flwr", "supernode", "unregister", str(json.loads(marker.read_text())["node-id"]), LINK)
+        self.shell.run(
+            "flwr", "supernode", "unregister", str(json.loads(marker.read_text(encoding="utf-8"))["node-id"]), LINK
+        )
         for path in (marker, self.folder / "keys" / name, self.folder / "keys" / f"{name}.pub"):
             path.unlink(missing_ok=True)
         self.make_key(name)

@@ -97,7 +97,7 @@ def usual(grid: Sequence[float]) -> float:
 @cache
 def table_of(file: str) -> dict[str, Any]:
     """Return a TOML file of this folder."""
-    return tomllib.loads((resources.files("fedadmm.studies.paper") / file).read_text())
+    return tomllib.loads((resources.files("fedadmm.studies.paper") / file).read_text(encoding="utf-8"))
 
 
 def published(table: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _released(experiment: Experiment) -> Experiment:
 
 def published_values() -> Tuned:
     """Return what we found, as it ships with the package."""
-    return tomllib.loads((resources.files("fedadmm.studies.paper") / TUNED_FILE).read_text())
+    return tomllib.loads((resources.files("fedadmm.studies.paper") / TUNED_FILE).read_text(encoding="utf-8"))
 
 
 def read_tuned(folder: Path) -> Tuned:
