@@ -64,7 +64,7 @@ def _digest(federation: Federation, *, whole: bool) -> str:
     tensors = (federation.initial, federation.task.personal, _examples(options.data, whole=whole), tables)
     for tensor in tree_leaves(tensors):  # of tuples and dicts of tensors, too
         if isinstance(tensor, torch.Tensor):
-            found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+            found.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
     if whole and reader is not None and reader.is_lazy:
         found.update(digest_of_lazy(reader))
     found.update(np.asarray(options.data.num_examples).tobytes())

@@ -53,7 +53,11 @@ def _tensor(part: Any, *, what: str) -> Tensor:
     if isinstance(part, np.ndarray) and part.dtype.kind in "biuf":
         # A copy: torch shares an array's memory, and the user may write to it later.
         return torch.from_numpy(part.astype(part.dtype.newbyteorder("=")))
-    if isinstance(part, Tensor) and not part.is_complex():
+    if isinstance(part, Tensor) and part.layout is not torch.strided:
+        raise InputError(f"{what} are sparse ({part.layout}); give {what}.to_dense()")
+    if isinstance(part, Tensor) and part.is_complex():
+        raise InputError(f"{what} are complex numbers; give torch.view_as_real({what}), two real numbers for each")
+    if isinstance(part, Tensor):
         return part.detach()
     kind = f"an array of {part.dtype}" if isinstance(part, np.ndarray) else type(part).__name__
     raise InputError(f"{what} of type {kind}; give a tensor or a numpy array of numbers")
@@ -164,7 +168,15 @@ def leaves(tree: Tree) -> list[Any]:
 
 def num_rows(tree: Tree) -> int:
     """Return the number of examples in a batch."""
-    return len(leaves(tree)[0])
+    return len(tree) if _lists_examples(tree) else len(leaves(tree)[0])
+
+
+def _lists_examples(tree: Tree) -> bool:
+    """Return whether a batch is a list with an entry for each example, as the boxes of images are."""
+    if not isinstance(tree, list) or not tree:
+        return False
+    lengths = {len(part) if isinstance(part, Tensor) and part.ndim else None for part in tree}
+    return None in lengths or len(lengths) > 1
 
 
 def shapes(tree: Tree) -> Tree:
@@ -174,4 +186,19 @@ def shapes(tree: Tree) -> Tree:
 
 def joined_rows(batches: Sequence[Tree]) -> Tree:
     """Return batches as one."""
-    return mapped(lambda *parts: torch.cat(parts) if isinstance(parts[0], Tensor) else parts[0], *batches)
+    if all(map(_lists_examples, batches)):
+        return [example for batch in batches for example in batch]
+    return mapped(_joined, *batches)
+
+
+def _joined(*parts: Any) -> Any:
+    if not isinstance(parts[0], Tensor):
+        return parts[0]
+    if parts[0].ndim == 0:  # such as a loss that a model returns beside its outputs
+        return torch.stack(parts)
+    if len({part.shape[1:] for part in parts}) > 1:
+        raise InputError(
+            f"batches of shapes {tuple(parts[0].shape)} and others cannot be joined for a metric, which is given all "
+            "outputs at once; pad all to one length"
+        )
+    return torch.cat(parts)

@@ -65,7 +65,7 @@ def _spread(tree: Any) -> Any:
 
 
 def _bytes(tensor: Tensor) -> Any:
-    return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data
+    return tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data
 
 
 def _samples(reader: Reader, count: int) -> list[Any]:

@@ -30,6 +30,10 @@ class Table(TorchDataset[Any]):
         lengths = sorted({len(part) for part in leaves((self.inputs, self.targets))})
         if len(lengths) != 1 or lengths[0] == 0:
             raise InputError(f"inputs and targets have {lengths} rows; give all of them one row for each example")
+        for part in leaves((self.inputs, self.targets)):
+            if part.is_floating_point() and not torch.isfinite(part.sum()) and not torch.isfinite(part).all():
+                row = int(torch.nonzero(~torch.isfinite(part).flatten(1 if part.ndim > 1 else 0))[0, 0])
+                raise InputError(f"example {row} holds a NaN or an infinity; clean the data")
 
     def __len__(self) -> int:
         return num_rows(self.inputs)
@@ -145,12 +149,20 @@ def _labels(part: Any, given: Any, *, is_training: bool) -> Tensor:
     found = given if given is not None else getattr(part, "targets", None)
     if found is None and is_training and isinstance(_target(part, 0), int | np.integer):
         found = [_target(part, row) for row in range(len(part))]
-    if isinstance(found, Tensor | np.ndarray | list | tuple) and len(found) == len(part):
-        labels = found if isinstance(found, Tensor) else torch.from_numpy(np.asarray(found))
+    labels = _one_number_each(found) if isinstance(found, Tensor | np.ndarray | list | tuple) else None
+    if labels is not None and len(labels) == len(part):
         return labels if labels.is_floating_point() else labels.long()
     if given is not None:
         raise InputError(f"{len(given)} targets for {len(part)} training examples; give one for each")
     return torch.empty(len(part), 0)
+
+
+def _one_number_each(found: Any) -> Tensor | None:
+    """Return targets as a tensor, None if they are lists, names or the like, by which nothing is dealt."""
+    try:
+        return found if isinstance(found, Tensor) else torch.from_numpy(np.asarray(found))
+    except (TypeError, ValueError):
+        return None
 
 
 def _target(part: Any, row: int) -> Any:

@@ -144,7 +144,7 @@ def make_engine(
         return RayEngine(algorithm, task, store, initial=initial, weight=weight, num_shares=choice.num_shares or 1)
     try:
         return WorkersEngine(algorithm, task, store, initial=initial, num_workers=num, transport=transport)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, AssertionError) as error:  # the last in a daemon, which may have no children
         if left := re.search(r"file </(torch_\w+)>", str(error)):
             Path("/dev/shm", left[1]).unlink(missing_ok=True)  # torch leaves the file that it could not fill
         raise InputError(

@@ -49,7 +49,7 @@ def _pieces(value: Any, seen: tuple[int, ...]) -> Iterator[bytes]:
     if isinstance(value, PLAIN):
         yield repr(value).encode()
     elif isinstance(value, torch.Tensor):
-        yield value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+        yield value.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
     elif isinstance(value, np.ndarray):
         yield value.tobytes()
     elif id(value) in seen or isinstance(value, type):

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from fedadmm.core.engine import Scores
 from fedadmm.core.errors import InputError, calling, import_named
-from fedadmm.data.examples import IGNORED, Examples, Tree, joined_rows, mapped, num_rows, shapes
-from fedadmm.training.flat import FlatModel, channels_last
+from fedadmm.data.examples import IGNORED, Examples, Tree, joined_rows, num_rows, shapes
+from fedadmm.training.flat import FlatModel
 
 Loss = Callable[[Any, Any], torch.Tensor]  # of (outputs, targets): their mean loss
 Metric = Callable[[Any, Any], torch.Tensor]  # of (outputs, targets), those of all examples
@@ -123,7 +123,7 @@ def score(model: FlatModel, parts: Iterable[tuple[Any, Any]], *, loss: Loss, met
     model.module.eval()
     for inputs, targets in parts:
         with calling(f"the model, evaluated on {shapes(inputs)},"):
-            outputs = model(mapped(channels_last, inputs))
+            outputs = model(model.laid_out(inputs))
         divisors = {name: divisor(function, targets) for name, function in ours.items()}
         counting = {name: function for name, function in ours.items() if divisors[name]}
         sums = {name: _number(name, function, outputs, targets) * divisors[name] for name, function in counting.items()}

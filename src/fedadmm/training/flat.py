@@ -2,11 +2,13 @@
 
 import copy
 import inspect
+import random
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,8 +26,12 @@ def independent_copy(module: nn.Module) -> nn.Module:
     try:
         known: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in left if not tensor.is_leaf}
         twin = copy.deepcopy(module, known)
-    except RuntimeError as error:  # some are in lists, or of a stack
-        raise failure("copying the model", error, remedy="keep no outputs of forward in the model") from error
+    except (RuntimeError, TypeError) as error:  # some are in lists, or of a stack
+        raise failure(
+            "copying the model",
+            error,
+            remedy="keep no outputs of forward, and nothing that cannot be copied, in the model",
+        ) from error
     for parameter in twin.parameters():
         parameter.data = parameter.data.clone()  # under "spawn" what was copied lies in shared memory
     return twin
@@ -111,6 +117,8 @@ class FlatModel:
         self.views = self.split(self.weights)
         self.autocast = False  # whether it computes in bfloat16 where torch thinks that safe
         self.needs_two = False  # whether it cannot train on one example alone, as batch normalisation cannot
+        self.works_in_place = False  # whether its forward changes its inputs, and so is given copies
+        self.keeps_order = False  # whether its forward makes views of images, and so wants their usual order of memory
         slots = [_BufferSlot(self.module, name, buffer) for name, buffer in buffers.items()]
         self._shared = _by_type([slot for slot in slots if slot.name not in self.personal_names])
         self._personal = _by_type([slot for slot in slots if slot.name in self.personal_names])
@@ -132,6 +140,8 @@ class FlatModel:
 
         Those of a tuple or a dict are arguments of its forward, if it takes this many or these names, or else one.
         """
+        if self.works_in_place:
+            inputs = mapped(lambda part: part.clone() if isinstance(part, Tensor) else part, inputs)
         if not self.is_narrow:
             return self._outputs(inputs)
         if not self.autocast:
@@ -139,6 +149,10 @@ class FlatModel:
         with torch.autocast(self.weights.device.type, torch.bfloat16, enabled=self.autocast):
             outputs = self._outputs(inputs)
         return mapped(partial(_in_type, kind=torch.float32), outputs)
+
+    def laid_out(self, inputs: Tree) -> Tree:
+        """Return inputs as the model is fastest on them."""
+        return inputs if self.keeps_order else mapped(channels_last, inputs)
 
     def _outputs(self, inputs: Tree) -> Tree:
         if isinstance(inputs, Tensor):
@@ -151,10 +165,12 @@ class FlatModel:
         return self.module(*spread[0], **spread[1])
 
     def seed(self, seed: int) -> None:
-        """Give torch's own generator, from which dropout and the like draw, a seed."""
+        """Give the generators from which dropout and the like draw, torch's own and others, a seed."""
         # The CPU's generator is seeded alone there: torch.manual_seed looks for every other device, at 0.2 ms a call.
         seeded = torch.default_generator if self.weights.is_cpu else torch
         seeded.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002 - models and losses draw from it, too
+        random.seed(seed)
 
     def split(self, vector: Vector) -> list[torch.Tensor]:
         """Return views of a flat vector in the shapes of the parameters."""
@@ -219,6 +235,9 @@ class _BufferSlot:
     def __init__(self, module: nn.Module, name: str, tensor: Tensor) -> None:
         path, _, self._attribute = name.rpartition(".")
         self.name, self._owner, self._own = name, module.get_submodule(path), tensor
+        if any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
+            self._own = tensor.clone(memory_format=torch.contiguous_format)  # it was expanded: its numbers share memory
+            self.reset()
 
     @property
     def numbers(self) -> Tensor:

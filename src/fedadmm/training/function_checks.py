@@ -32,6 +32,11 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
             "the loss has no gradient: what it returns does not depend on the outputs, or not smoothly; leave out "
             "detach, argmax and numpy"
         )
+    if is_loss and _reads_parameters(function, outputs, targets):
+        raise InputError(
+            "the loss depends on parameters that no client trains; move them into the model, and let its forward "
+            "return what the loss needs"
+        )
     for what, before, after in zip(("outputs", "targets"), (outputs, targets), given, strict=True):
         if not all(map(_same, leaves(before), leaves(after))):
             raise InputError(f"the {name} changes the {what} that it is given; let it work on a copy, {what}.clone()")
@@ -49,6 +54,13 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
         )
     if is_loss and _adds_up(function, float(value.detach()), outputs, targets):
         raise InputError("the loss of twice the examples is twice as large; return the mean over the examples")
+
+
+def _reads_parameters(loss: Loss, outputs: Any, targets: Tree) -> bool:
+    """Return whether a loss has a gradient by something else than the outputs."""
+    with warnings.catch_warnings(action="ignore"):
+        value = loss(mapped(_copy, outputs), mapped(_copy, targets))
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _are_tensors(*parts: Any) -> bool:

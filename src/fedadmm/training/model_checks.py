@@ -14,12 +14,14 @@ from fedadmm.data.examples import Examples, Tree, is_record, is_whole, leaves, m
 from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, is_plain_mean, metrics_for
 from fedadmm.training.flat import FlatModel
+from fedadmm.training.forward_checks import check_forward
 from fedadmm.training.function_checks import check_cross_entropy, check_function, takes_floats
 from fedadmm.training.local import LocalTraining
 
 ANOTHER_NORM = "let the model have nn.GroupNorm(1, channels) in its place"
 
 
+@torch.enable_grad()
 def check_model(
     model: FlatModel,
     examples: Examples,
@@ -40,10 +42,11 @@ def check_model(
         if not torch.isfinite(parameter).all():
             raise InputError(f"the model's {name} is not finite before the first round; correct how it is initialised")
     inputs, targets = read(*_two_of(examples, device=model.weights.device), 0, 0)
-    outputs = _tried(model, inputs, what="inputs")
+    outputs = _tried(model, mapped(_copy, inputs), what="inputs")
+    check_forward(model, inputs)
     rows = outputs.shape[:1] if isinstance(outputs, torch.Tensor) else None
     is_tree = isinstance(outputs, Mapping | tuple | list) or is_record(outputs)  # what its parts are, the loss knows
-    if rows != (num_rows(targets),) and not is_tree:
+    if rows not in ((num_rows(targets),), (min(2, len(examples.targets)),)) and not is_tree:
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         remedy = "return one row per example" if rows is not None else "return a tensor, or a tuple or dict of tensors"
         raise InputError(f"the model returns {got} for inputs of shape {shapes(inputs)}; {remedy}")
@@ -83,6 +86,10 @@ def check_model(
     if test is not None:
         _tried(model, read(*_two_of(test, device=model.weights.device), 0, 0)[0], what="test inputs")
     return metrics
+
+
+def _copy(part: Any) -> Any:
+    return part.clone() if isinstance(part, torch.Tensor) else part
 
 
 def _needs_two(model: FlatModel, inputs: Tree) -> bool:

@@ -12,7 +12,7 @@ from fedadmm.core.round import Assignment, ClientStats
 from fedadmm.core.seeds import stream, torch_seed
 from fedadmm.core.state_parts import Personal
 from fedadmm.data.examples import Tree, num_rows
-from fedadmm.training.flat import channels_last, squared_norm
+from fedadmm.training.flat import squared_norm
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.objective import Objective
 from fedadmm.training.solvers import Budget, Lagrangian, Solver, minimise
@@ -40,6 +40,7 @@ class SGDProblem:
         self._loss_sum = torch.zeros((), dtype=float_type, device=self._model.weights.device)
         self._seed_dropout()
 
+    @torch.enable_grad()
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
     ) -> Solution:
@@ -66,6 +67,7 @@ class SGDProblem:
         self._has_solved = True
         return Solution(model.weights.clone(), self._steps - before)
 
+    @torch.enable_grad()
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the objective over all of the client's examples.
 
@@ -175,7 +177,7 @@ class SGDProblem:
             order = torch.from_numpy(generator.permutation(self.num_examples)).to(targets.device)
             inputs, targets = inputs[order], targets[order]
         used = sum(self._sizes)  # all, but for drop_last
-        pieces = channels_last(inputs)[:used].split(self._sizes), targets[:used].split(self._sizes)
+        pieces = self._model.laid_out(inputs)[:used].split(self._sizes), targets[:used].split(self._sizes)
         for number, batch in enumerate(zip(*pieces, strict=True)):
             yield self._objective.read(*batch, epoch, number)
 
@@ -207,6 +209,7 @@ class FullBatchProblem(SGDProblem):
         super().__init__(objective, assignment=assignment, local=local, seed=seed)
         self._solver = solver
 
+    @torch.enable_grad()
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: float = 0.0, centre: Vector | None = None
     ) -> Solution:

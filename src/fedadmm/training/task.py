@@ -18,10 +18,10 @@ from fedadmm.core.seeds import torch_seed
 from fedadmm.core.state_parts import Personal
 from fedadmm.data.examples import Examples, Tree, mapped
 from fedadmm.data.federated import FederatedData
-from fedadmm.data.reading import Reader
+from fedadmm.data.reading import Reader, seeded
 from fedadmm.training import evaluation
 from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, combined
-from fedadmm.training.flat import FlatModel, channels_last, independent_copy
+from fedadmm.training.flat import FlatModel, independent_copy
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.model_checks import check_batches, check_model, check_plain_mean, check_whole_inputs
 from fedadmm.training.objective import Objective
@@ -147,7 +147,7 @@ class LearningTask:
     def objective(self, client: int, *, buffers: Buffers) -> Objective:
         """Return a client's objective as a function, with the network in evaluation mode and weight decay as a part."""
         inputs, targets = self._on_device(self.data.client(client))
-        examples, decay = Examples(channels_last(inputs), targets), self.l2 + self.local.weight_decay
+        examples, decay = Examples(self.model.laid_out(inputs), targets), self.l2 + self.local.weight_decay
         reading: dict[str, Any] = {"read": self._reader_of(client, round=0), "chunk": self._read_at_once}
         return Objective(self.model, examples, loss=self.loss, decay=decay, buffers=buffers, **reading)
 
@@ -172,7 +172,8 @@ class LearningTask:
         twin = copy.copy(self)
         module = independent_copy(self.model.module)
         twin.model = FlatModel(module, device=self._device, personal=self._patterns)
-        twin.model.needs_two, twin.model.autocast = self.model.needs_two, self.model.autocast
+        for name in ("needs_two", "autocast", "works_in_place", "keeps_order"):
+            setattr(twin.model, name, getattr(self.model, name))
         return twin
 
     @property
@@ -210,8 +211,9 @@ class LearningTask:
         self.model.load(theta)
         self.model.load_buffers(buffers)
         batches = (self._read(0, 0, *part, 0, 0) for part in parts)
-        with torch.random.fork_rng(devices=[] if self.model.weights.is_cpu else None):
-            self.model.seed(torch_seed(self.seed, "evaluation", *whose))  # of a model that draws
+        seed = torch_seed(self.seed, "evaluation", *whose)  # of a model that draws
+        with torch.random.fork_rng(devices=[] if self.model.weights.is_cpu else None), seeded(seed):
+            self.model.seed(seed)
             return evaluation.score(self.model, batches, loss=self.loss, metrics=self._metrics)
 
     def _try(self, metrics: Mapping[str, Metric]) -> None:
@@ -246,7 +248,7 @@ class LearningTask:
         seed = torch_seed(self.seed, "transforms", round, client, epoch, number)
         batch = self.reader.read(inputs, seed=seed)
         read, targets = mapped(lambda part: part.to(self._device) if isinstance(part, torch.Tensor) else part, batch)
-        return mapped(channels_last, read), targets
+        return self.model.laid_out(read), targets
 
     def _on_device(self, examples: Examples) -> Examples:
         return Examples(examples.inputs.to(self._device), examples.targets.to(self._device))

@@ -186,8 +186,10 @@ def _has_hooks(layer: nn.Module) -> bool:
 
 def check_stackable(model: FlatModel, loss: Loss, examples: Examples) -> None:
     """Refuse a network that cannot be one of a stack: its examples must not meet, and chance must play no part."""
+    if model.works_in_place:
+        raise InputError(f"the model changes the inputs that it is given, so it cannot be stacked; {_REMEDY}")
     for module in model.module.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p:
             raise InputError(f"dropout ({module}) draws for one client at a time, so it cannot be stacked; {_REMEDY}")
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise InputError(

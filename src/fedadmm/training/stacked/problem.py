@@ -69,6 +69,7 @@ class StackedProblem:
         self._steps, self._evaluations = np.zeros_like(steps), np.zeros_like(steps)
         self._loss_sum = model.weights.new_zeros(len(assignments))
 
+    @torch.enable_grad()
     def solve(
         self, *, start: Vector, dual: Vector | None = None, rho: Scalar = 0.0, centre: Vector | None = None
     ) -> Solution:
@@ -102,6 +103,7 @@ class StackedProblem:
         self._evaluations += self._counts * [assignment.epochs for assignment in self.assignments]
         return Solution(torch.cat(weights, dim=1), self.num_steps)
 
+    @torch.enable_grad()
     def gradient(self, w: Vector) -> Vector:
         """Return the gradients of the objectives over all of each client's examples."""
         total, weights = self._parts(self._l2 * w if self._l2 else torch.zeros_like(w)), self._parts(w)
