@@ -11,6 +11,8 @@ from torch.utils.data import TensorDataset
 
 from fedadmm import FedADMM, FedAvg, InputError, LocalTraining, PartitionedData, federate, load, make_dataset, simulate
 from fedadmm.core.errors import import_named
+from fedadmm.training.models import initial_model
+from fedadmm.training.task import LearningTask
 from worlds import some_data
 
 
@@ -226,6 +228,29 @@ def test_a_mistake_in_dealing_is_a_sentence(arguments: dict[str, Any], sentence:
 def test_data_that_is_none_is_a_sentence(train: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make_dataset(train)
+
+
+def test_a_network_in_a_file_is_not_one_that_a_seed_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worlds.perceptron", nn.Linear(4, 3))
+    with pytest.raises(
+        InputError, match='model "worlds:perceptron" is a network, whose weights no seed of the run rules'
+    ):
+        initial_model("worlds:perceptron", seed=0)
+
+
+def test_a_class_in_a_column_is_told_to_be_squeezed() -> None:
+    data = make_dataset((torch.ones(8, 4), torch.ones(8, 1, dtype=torch.int64)))
+    data = federate(data, num_clients=2, partition="iid", seed=0)
+    with pytest.raises(InputError, match=r"give a class for each example, targets\.squeeze\(1\)"):
+        simulate(FedAvg(), model=lambda: nn.Linear(4, 3), data=data, rounds=1, participation=1.0)
+
+
+def test_scores_of_clients_who_have_no_examples_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = federate(load("digits"), num_clients=4, partition="iid", seed=0)
+    result = simulate(FedAvg(), model="softmax_regression", data=data, rounds=0, participation=1.0, progress=False)
+    monkeypatch.setattr(LearningTask, "evaluate_client", lambda *_, **__: {})
+    with pytest.raises(InputError, match=r"no client has examples to be scored on; give data\.client_test"):
+        result.evaluate_clients()
 
 
 def test_a_folder_of_a_modules_name_is_told_from_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,10 @@ MISTAKES = [
     (["tune", "tabel3"], "did you mean table3"),
     (["reproduce", "table33"], "did you mean table3"),
     (["reproduce", "table3", "--budget", "soon"], "budget='soon' is not a duration; write 2h"),
+    (
+        ["reproduce", "family", "--status", "--report", "x"],
+        "--status only tells what is done, so --report means nothing",
+    ),
     (["reproduce", "table3", "--columns", "mnist"], "table3 has no column 'mnist'; use mnist_100/iid"),
     (["reproduce", "table3", "--columns", ""], "'' lists a name that is empty"),
     (["reproduce", "table3", "--algorithms", "fedfoo"], "there is no row 'fedfoo'"),

@@ -1,7 +1,8 @@
 import pytest
 
 from fedadmm import InputError
-from fedadmm.report.runs import by_setting, differences, gather_runs, list_runs, setting_title
+from fedadmm.report.runs import by_setting, differences, gather_runs, list_runs, read_run, sections_of, setting_title
+from fedadmm.runs.goal import Goal
 from run_folders import write_run
 
 
@@ -72,3 +73,24 @@ def test_runs_belong_together_if_their_data_and_target_are_the_same(tmp_path):
     assert differences(groups[1][0], groups[0][0]) == "data.name=mnist (not digits)"
     assert differences(groups[2][0], groups[0][0]) == "target=0.9 (not 0.5)"
     assert setting_title(groups[1][0]) == "mnist, iid, 10 clients"
+
+
+def test_sections_that_would_be_called_alike_say_in_what_they_differ(tmp_path):
+    runs = []
+    for number, partition in enumerate(['"dirichlet"\nalpha = 0.1', '"dirichlet"\nalpha = 10.0', '"iid"']):
+        file = write_run(tmp_path / f"{number}", [0.1]) / "experiment.toml"
+        file.write_text(file.read_text().replace('partition = "iid"', f"partition = {partition}"))
+        runs.append(read_run(file.parent))
+    assert [section.title for section in sections_of([[run] for run in runs])] == [
+        "digits, dirichlet, 10 clients, target 0.5, alpha 0.1",
+        "digits, dirichlet, 10 clients, target 0.5, alpha 10.0",
+        "digits, iid, 10 clients, target 0.5",
+    ]
+
+
+def test_a_run_is_shown_until_the_goal_that_was_asked_for(tmp_path):
+    run = read_run(write_run(tmp_path / "long", [0.1, 0.5, 0.4, 0.3, 0.2], target=0.5))
+    assert len(run.until(Goal(4)).rounds) == 4
+    assert len(run.until(Goal(4, target=0.5, stop_at_target=True)).rounds) == 2
+    assert len(run.until(Goal(5, patience=2)).rounds) == 4
+    assert len(run.until(Goal(9, patience=9)).rounds) == 5

@@ -39,7 +39,7 @@ class Comparison:
     @property
     def runs(self) -> list[RunData]:
         """The runs as a report takes them, none longer than it was asked for."""
-        return [result.run_data.first(result.goal.rounds) for result in self.results]
+        return [result.run_data.until(result.goal) for result in self.results]
 
     def __getitem__(self, method: str) -> Result:
         return named({result.experiment.method: result for result in reversed(self.results)}, method)

@@ -14,7 +14,7 @@ from fedadmm.cli.progress import CommandSession
 from fedadmm.cli.show import show_comparison
 from fedadmm.config.experiment import Experiment
 from fedadmm.config.plans import parse_changes
-from fedadmm.report.runs import RunData, by_setting, gather_runs, section_of
+from fedadmm.report.runs import RunData, by_setting, gather_runs, sections_of
 from fedadmm.runs.tuning import as_tuned
 
 
@@ -58,7 +58,7 @@ def _write_page_of_all(out: Path) -> Path:
     """Write the page of all runs in a folder."""
     from fedadmm.report.page import write_page  # imports matplotlib
 
-    everything = [section_of(group) for group in by_setting(gather_runs([out]).runs)]
+    everything = sections_of(by_setting(gather_runs([out]).runs))
     return write_page(everything, out / "report.html", title=f"All runs in {out.name or out}")
 
 

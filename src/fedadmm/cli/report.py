@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from fedadmm.core.errors import InputError
-from fedadmm.report.runs import by_setting, differences, gather_runs, section_of
+from fedadmm.report.runs import by_setting, differences, gather_runs, sections_of
 
 
 def report_command(
@@ -45,7 +45,7 @@ def report_command(
             )
         groups, left_out = groups[:1], [*left_out, *strangers]
     tell_left_out(left_out)
-    page = write_report([section_of(group) for group in groups], out, title=title)
+    page = write_report(sections_of(groups), out, title=title)
     print(f"Report: {page}")  # without rich, which takes as long to import as the page to make
 
 

@@ -82,6 +82,7 @@ def reproduce_command(
 
     by_study = {study: wanted_jobs(study) for study in chosen}
     if status:
+        refuse("--status", "only tells what is done", "--report")
         by_study = {study: _needed(study)(jobs) for study, jobs in by_study.items()}
         _print_status(by_study, costs, size=size, results=results)
         return

@@ -51,6 +51,14 @@ class RunData:
     published: Published | None = None
     changes_of_code: tuple[str, ...] = ()  # between its rounds, a line each
 
+    def until(self, goal: Goal) -> "RunData":
+        """Return the run as it was when it reached this goal: its folder may have rounds beyond."""
+        first = self.first(goal.rounds)
+        if not (goal.stop_at_target or goal.patience):
+            return first
+        ends = (number for number in range(1, len(first.rounds) + 1) if goal.has_ended(first.rounds[:number]))
+        return replace(first, rounds=first.rounds[: next(ends, None)])
+
     def first(self, rounds: int) -> "RunData":
         """Return the run as it was after this many rounds."""
         return replace(self, experiment={**self.experiment, "rounds": rounds}, rounds=self.rounds[:rounds])
@@ -273,6 +281,23 @@ def setting_title(run: RunData) -> str:
     clients = data.get("num_clients")
     parts = [data.get("name"), data.get("partition"), None if clients is None else f"{clients} clients"]
     return ", ".join(str(part) for part in parts if part is not None) or "runs"
+
+
+def sections_of(groups: Sequence[list[RunData]]) -> list[Section]:
+    """Return the sections of groups of runs; those that would be called alike say in what they differ."""
+    sections = [section_of(group) for group in groups]
+    names = Counter(section.title for section in sections)
+    return [
+        section if names[section.title] == 1 else section._replace(title=f"{section.title}{_apart(section, sections)}")
+        for section in sections
+    ]
+
+
+def _apart(section: Section, sections: Sequence[Section]) -> str:
+    own = _setting(section.runs[0])
+    alike = [_setting(other.runs[0]) for other in sections if other.title == section.title]
+    keys = [key for key in sorted(own) if any(other.get(key) != own[key] for other in alike)]
+    return "".join(f", {key.rpartition('.')[2]} {own[key]}" for key in keys)
 
 
 def section_of(runs: list[RunData]) -> Section:

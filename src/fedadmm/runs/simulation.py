@@ -207,6 +207,10 @@ class Simulation:
         scores = self._by_metric(of_each)
         asked = [metric] if metric is not None else [self.federation.options.metric, "accuracy", "loss"]
         found = next((name for name in asked if name in scores), None)
+        if not scores:
+            raise InputError(
+                "no client has examples to be scored on; give data.client_test, a share that each holds out"
+            )
         if found is None:
             raise InputError(f"metric={metric!r} is unknown; use one of {', '.join(scores)}")
         return scores[found]

@@ -77,6 +77,8 @@ def check_model(
                 evaluated({name: function})  # it may need more than two examples, as one of each class
                 continue
             remedy = "correct it, or the model's last layer"
+            if isinstance(targets, torch.Tensor) and targets.shape[1:] == (1,) and not targets.is_floating_point():
+                remedy = "give a class for each example, targets.squeeze(1)"
             if as_floats:
                 remedy = "it takes numbers, and targets are whole: give them as floats, targets.float()"
             raise InputError(

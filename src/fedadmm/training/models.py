@@ -163,7 +163,12 @@ def initial_model(
             raise InputError(
                 f'model {model!r} is unknown; use one of {", ".join(MODELS)}, or "package.module:function"'
             )
-        model = MODELS[model] if model in MODELS else import_named(model, what="model")
+        name, model = model, MODELS[model] if model in MODELS else import_named(model, what="model")
+        if isinstance(model, nn.Module):
+            raise InputError(
+                f'model "{name}" is a network, whose weights no seed of the run rules; name a function or a class that '
+                "makes it"
+            )
     if not callable(model):
         raise InputError(
             f"model={model!r} is not a model; use a torch.nn.Module, a function that makes one, or one of "
