@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.config.experiment import Experiment, Weighting
+from fedadmm.config.personal_rules import check_personal, check_personal_scores
 from fedadmm.config.privacy_rules import check_alone, check_clipped, check_privacy
 from fedadmm.config.secure_rules import check_secure
 from fedadmm.config.tables import CertificateSettings, FloatType, ModelSettings
@@ -32,7 +33,6 @@ from fedadmm.core.participation import Devices, Independent, Participation, Part
 from fedadmm.data.federated import FederatedData, check_flippable
 from fedadmm.network.settings import Clock, Faults
 from fedadmm.secure.settings import Secure
-from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric, loss_named
 from fedadmm.training.local import LocalTraining
 from fedadmm.training.models import ModelFunction
@@ -121,7 +121,7 @@ def check_rules(algorithm: AnyAlgorithm, options: Options, *, participation: Par
         algorithm, options.uploads, max_norm=options.max_norm, weighting=options.weighting, asynchronous=asynchronous
     )
     check_personal(algorithm, options.local, options.personal)
-    _check_personal_scores(options, client_test=client_test)
+    check_personal_scores(options, client_test=client_test)
     if faults is not None and options.engine == "ray":
         raise InputError('engine="ray" keeps no state from before a lost reply; use "workers" with faults')
     if clock is not None:
@@ -183,44 +183,6 @@ def check_uploads(
             f"{name}'s uploads weigh what clients keep by numbers, so no state fits an upload that was shortened; use "
             'robust.norm = "1x", by which the server alone clips, or another method'
         )
-
-
-def check_personal(algorithm: AnyAlgorithm, local: LocalTraining, personal: Sequence[str] | None) -> None:
-    """Refuse personal parts that nothing would train, and keys that mean nothing without them."""
-    if not personal:
-        if local.personal_epochs is not None:
-            raise InputError(f"personal_epochs={local.personal_epochs} has no personal parts; give model.personal")
-        return
-    if isinstance(personal, str):
-        raise InputError(f"model.personal={personal!r} is not a list; write [{personal!r}]")
-    if wrong := [pattern for pattern in personal if not isinstance(pattern, str)]:
-        raise InputError(
-            f"personal has {wrong[0]!r}, which is not a string; give patterns of names, such as ['head.*']"
-        )
-    if trait(algorithm, GradientsOnly) or trait(algorithm, SecondOrder):
-        name = type(algorithm).__name__
-        raise InputError(f"{name} has no local solve, which would train what model.personal keeps; use another method")
-    if others := names_of(local.solver) - {"sgd"}:
-        raise InputError(
-            f"model.personal is trained in minibatches, and local has solver={min(others)!r}; leave one of them out"
-        )
-
-
-def _check_personal_scores(options: Options, *, client_test: bool) -> None:
-    """Refuse personal parts that nothing would score."""
-    if not options.personal:
-        return
-    if not client_test:
-        raise InputError(
-            "model.personal keeps parts at each client, so no model is whole on the server, and none can be scored on "
-            "common test examples; set data.client_test = 0.2, which scores each client on examples of its own"
-        )
-    needs_optimum = options.metric is not None and metric_named(options.metric, options.direction).needs_optimum
-    for key, asked in (("metric", needs_optimum), ("certificate", options.certificate is not None)):
-        if asked:
-            raise InputError(
-                f"{key} is about one objective of all clients, and model.personal leaves none; leave one out"
-            )
 
 
 def check_everyone(algorithm: AnyAlgorithm, participation: Participation) -> None:

@@ -9,7 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedadmm.algorithms import ALGORITHMS
 from fedadmm.config.algorithm_table import DEFAULT, AlgorithmSettings, algorithm_to_table, with_seed
-from fedadmm.config.compatibility import check_local, check_personal, check_uploads
+from fedadmm.config.compatibility import check_local, check_uploads
+from fedadmm.config.personal_rules import check_personal
 from fedadmm.config.secure_rules import check_secure
 from fedadmm.core.algorithm import AnyAlgorithm
 from fedadmm.core.errors import InputError
