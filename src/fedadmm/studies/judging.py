@@ -154,6 +154,19 @@ class Judgement(NamedTuple):
         return classic, other
 
 
+def at_their_best(study: Study, arrivals: Sequence[Arrival]) -> list[Judgement]:
+    """Return the judgements against whichever rows are faster: those at their own models, or at a running mean."""
+    own, means = ({j.problem: j for j in judgements(study, arrivals, at_means=some)} for some in (False, True))
+    return [
+        j._replace(
+            classic=min(j.classic, means[name].classic, key=lambda s: s.rounds),
+            other=min(j.other, means[name].other, key=lambda s: s.rounds),
+        )
+        for name, j in own.items()
+        if name in means
+    ]
+
+
 def judgements(study: Study, arrivals: Sequence[Arrival], *, at_means: bool) -> list[Judgement]:
     """Return the problems on which every race that counts is decided and its winner has run with every seed.
 
@@ -256,6 +269,8 @@ def judged_markdown(study: Study, *, results: Path) -> str:
         parts.append(f"{title}:\n\n" + (markdown(rows) if rows else "No run yet.\n"))
         if means:
             parts.append(f"{means}\n")
+    if best := judged_means(study, at_their_best(study, kept)):
+        parts.append(f"Each other at whichever of both is faster: {best[0]:.2f} and {best[1]:.2f}.\n")
     if rows := all_methods(study, kept):
         parts.append(f"Every method, mean rounds:\n\n{markdown(rows)}")
     return "\n".join(parts)
