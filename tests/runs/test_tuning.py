@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fedadmm.algorithms import FedAvg, FedProx
+from fedadmm.algorithms import FedAvg, FedDyn, FedProx
+from fedadmm.api.tune import tuned
 from fedadmm.config.experiment import Experiment
 from fedadmm.core.metrics import ACCURACY
 from fedadmm.runs.records import Record
@@ -67,6 +69,27 @@ def test_values_that_are_tables_have_no_edge_and_a_key_of_no_table_is_read_again
     assert at_the_edge(trials) == []
     write_tuned(tmp_path, "digits", "fedavg", {"participation": 1.0, "local.epochs": [1, 2]})
     assert read_own_values(tmp_path)["digits"]["fedavg"] == {"participation": 1.0, "local.epochs": [1, 2]}
+
+
+def test_a_second_search_keeps_what_the_first_one_found(tmp_path):
+    write_tuned(tmp_path, "run", "feddyn", {"learning_rate": 0.4})
+    write_tuned(tmp_path, "run", "feddyn", {"algorithm.rho": 0.02})
+    write_tuned(tmp_path, "run", "feddyn", {"local.learning_rate": 0.2})
+    assert read_own_values(tmp_path)["run"]["feddyn"] == {"algorithm.rho": 0.02, "local.learning_rate": 0.2}
+    seen = []
+
+    def run_all(planned):
+        seen.extend(one for one, _ in planned)
+        return [SimpleNamespace(history=[record(t, 0.5) for t in range(1, one.rounds + 1)]) for one, _ in planned]
+
+    methods = [Experiment(algorithm=FedDyn()), Experiment(algorithm=FedAvg())]
+    write_tuned(tmp_path, "run", "fedavg", {"learning_rate": 0.3})
+    found = [*tuned(methods, search={"algorithm.rho": [0.1, 0.5]}, rounds=4, seeds=1, out=tmp_path, run_all=run_all)]
+    assert {one.local.learning_rate for one in seen if one.method == "feddyn"} == {0.2}
+    assert found[0][0].local.learning_rate == 0.2
+    after = read_own_values(tmp_path)["run"]
+    assert after["feddyn"]["algorithm.rho"] in (0.1, 0.5)
+    assert after["fedavg"] == {"learning_rate": 0.3}  # it has no rho
 
 
 def test_what_was_changed_by_hand_is_not_changed_back(tmp_path):

@@ -115,10 +115,14 @@ def tuned(
     check_seeds(seeds)
     if rounds is not None and rounds < 2:
         raise InputError(f"rounds={rounds} is out of range; use a whole number from 2 on")
-    read_own_values(out)  # if its file is damaged, it is better to know it before the search
+    known = read_own_values(out)
     if search is not None:
         check_search(search, experiments)
-    for experiment in experiments:
+    for one in experiments:
+        # What was found for other keys before holds while these are searched.
+        before = known.get(one.name, {}).get(one.method, {})
+        searched = {SHORT.get(key, key) for key in grid(one, search, rates=rates)[0]}
+        experiment = with_values(one, {k: v for k, v in before.items() if SHORT.get(k, k) not in searched})
         candidates = grid(experiment, search, rates=rates)
 
         def played(many: Sequence[Experiment], keys: Sequence[str] = tuple(candidates[0])) -> list[Ended]:
@@ -132,7 +136,8 @@ def tuned(
         all_seeds = range(experiment.seed, experiment.seed + seeds)
         length = rounds or experiment.rounds
         trials = search_best(experiment, candidates, rounds=length, seeds=all_seeds, run_all=played)
-        write_tuned(out, experiment.name, experiment.method, trials[0].values)
+        if searched:  # a method that has none of the keys keeps what it has
+            write_tuned(out, experiment.name, experiment.method, trials[0].values)
         yield experiment, trials
 
 

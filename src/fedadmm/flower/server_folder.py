@@ -31,7 +31,10 @@ from fedadmm.state.node import REMEDY
 from fedadmm.training.flat import FlatModel
 
 OF_A_SERVER = f"{REMEDY}, or go on with rounds of both by accept-code = true"
-STOP = "end that run first: `flwr list` names it, `flwr stop RUN_ID` ends it"
+STOP = (
+    "end that run first: `flwr list LINK` names it, `flwr stop RUN_ID LINK` ends it; LINK is its connection, on one "
+    "machine lab with FLWR_HOME=$PWD/federation/flwr"
+)
 
 
 class Applied(NamedTuple):

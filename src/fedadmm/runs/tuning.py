@@ -208,9 +208,11 @@ def read_own_values(folder: Path) -> Tuned:
 
 
 def write_tuned(folder: Path, name: str, method: str, values: Values) -> Path:
-    """Add a method's values to the file in a folder."""
+    """Add a method's values to the file in a folder, beside those of other keys that are there."""
     path, table = folder / TUNED_FILE, read_own_values(folder)
-    table.setdefault(name, {})[method] = values
+    found = {SHORT.get(key, key) for key in values}
+    known = table.setdefault(name, {}).get(method, {})
+    table[name][method] = {key: value for key, value in known.items() if SHORT.get(key, key) not in found} | values
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, tomli_w.dumps(dict(sorted(table.items()))))
     return path

@@ -35,8 +35,13 @@ def follow_run(shell: Shell, app: Path, *, link: str, changes: dict[str, Any]) -
         options += ["--run-config", f"{key}={tomli_w.dumps({'value': value}).partition('=')[2].strip()}"]
     answer = json.loads(shell.run("flwr", "run", str(app.absolute()), link, *options))
     if "run-id" not in answer:
-        why = str(answer.get("error-message", answer)).strip().splitlines()[0]
-        raise InputError(f"flwr does not run {app}: {why}; give the folder of a Flower app")
+        lines = str(answer.get("error-message", answer)).strip().splitlines()
+        said = [line.strip() for line in lines if line.strip() and not line.startswith("Using SuperLink")] or lines
+        remedy = "give the folder of a Flower app"
+        if "run configuration" in " ".join(said).lower():
+            keys = ", ".join(changes) or "the keys"
+            remedy = f"let its pyproject.toml have {keys} below [tool.flwr.app.config], where more is commented out"
+        raise InputError(f"flwr does not run {app}: {' '.join(said)}; {remedy}")
     run = str(answer["run-id"])
     try:
         shell.show("flwr", "log", run, link, "--stream")
