@@ -1,5 +1,6 @@
 """The parts of a run, made from an experiment or from Python objects, and checked before anything is started."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ from fedadmm.uploads.privacy import PrivateSums, private_sums, sampled
 from fedadmm.uploads.settings import TABLES, UploadSettings
 
 MADE: dict[str, Callable[..., PartitionedData | GeneratedData]] = {"synthetic": synthetic, "quadratic": quadratic}
+
+logger = logging.getLogger(__name__)
 
 
 class ClientWeights:
@@ -227,7 +230,13 @@ def federation_of(experiment: Experiment, *, data_dir: Path | None = None) -> Fe
         devices=_facts(experiment.devices) if experiment.devices else None,
         **{name: getattr(experiment, name) for name in same},
     )
-    return assemble(experiment.algorithm, options)
+    federation = assemble(experiment.algorithm, options)
+    if experiment.target is not None and experiment.metric is None and "accuracy" not in federation.task.scored:
+        logger.warning(
+            "target=%g is held against the loss, as there is no accuracy here; give metric and target of your own",
+            experiment.target,
+        )
+    return federation
 
 
 def keeps_rest(experiment: Experiment) -> bool:
