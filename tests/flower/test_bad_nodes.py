@@ -149,7 +149,7 @@ def test_what_an_app_raised_is_told_without_flowers_words(raised: str, told: str
 
 @pytest.mark.slow
 def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    with server_of(config_of(tmp_path)), pytest.raises(InputError, match=r"in use .* `flwr stop RUN_ID`"):
+    with server_of(config_of(tmp_path)), pytest.raises(InputError, match=r"in use .* `flwr stop RUN_ID LINK`"):
         strategy_of(config_of(tmp_path))
 
 

@@ -7,8 +7,6 @@ back is |g| / |w - theta|: rho itself, and beside it the curvature if the solve 
 
 from typing import NamedTuple
 
-import torch
-
 from fedadmm.core.algorithm import LocalProblem, Scalar, Vector
 
 SMALLEST = 1e-30
@@ -41,6 +39,8 @@ def stiffness(problem: LocalProblem, *, theta: Vector, w: Vector, y: Vector, rho
     Where local steps follow clipped gradients, so does this. What is no more than rounding is nothing: all of it where
     a client stayed where it was, or went less far than the last digits of theta.
     """
+    import torch  # methods are named, and described, without it
+
     gradient, way = problem.gradient(theta), _length(w - theta).clamp(min=SMALLEST)
     if problem.clip is not None:
         gradient = gradient * (problem.clip / _length(gradient)).clamp(max=1.0)

@@ -63,8 +63,7 @@ def run_in(
     """
     goal = Goal.of(experiment)
     simulation: Simulation | None = None
-    with ExitStack() as held:
-        held.enter_context(folder.lock())
+    with folder.lock(), ExitStack() as held:
         is_new, in_memory = not folder.has_rounds(), experiment.state.store == "memory"
         if in_memory and folder.state.exists():
             raise InputError(
@@ -90,9 +89,9 @@ def run_in(
             write = Callback(lambda record, simulation: folder.append_record(record))
             play(simulation, goal, listeners=[write, *listeners])
         except Exception:
-            if is_new and (
-                simulation is None or not simulation.history
-            ):  # a mistake that came out before a round counts
+            # A mistake that came out before a round counts.
+            if is_new and (simulation is None or not simulation.history):
+                held.close()
                 folder.remove()
             raise
         kept = simulation.task.model.personal_names
