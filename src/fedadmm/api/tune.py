@@ -19,7 +19,6 @@ from fedadmm.runs.goal import Goal
 from fedadmm.runs.records import TUNING, Record
 from fedadmm.runs.tuning import (
     LEARNING_RATES,
-    SHORT,
     TUNED_FILE,
     Ended,
     Search,
@@ -27,6 +26,7 @@ from fedadmm.runs.tuning import (
     Values,
     at_the_edge,
     check_search,
+    full_key,
     grid,
     read_own_values,
     trial_rows,
@@ -121,13 +121,13 @@ def tuned(
     for one in experiments:
         # What was found for other keys before holds while these are searched.
         before = known.get(one.name, {}).get(one.method, {})
-        searched = {SHORT.get(key, key) for key in grid(one, search, rates=rates)[0]}
-        experiment = with_values(one, {k: v for k, v in before.items() if SHORT.get(k, k) not in searched})
+        searched = {full_key(key) for key in grid(one, search, rates=rates)[0]}
+        experiment = with_values(one, {k: v for k, v in before.items() if full_key(k) not in searched})
         candidates = grid(experiment, search, rates=rates)
 
         def played(many: Sequence[Experiment], keys: Sequence[str] = tuple(candidates[0])) -> list[Ended]:
             tables = [dotted(one.to_table()) for one in many]
-            texts = [values_text({key: table.get(SHORT.get(key, key)) for key in keys}) for table in tables]
+            texts = [values_text({key: table.get(full_key(key)) for key in keys}) for table in tables]
             several = [f", seed {one.seed}" if seeds > 1 else "" for one in many]
             named = [f"{text}{seed}" for text, seed in zip(texts, several, strict=True)]
             results = run_all(list(zip(many, named, strict=True)))

@@ -116,11 +116,16 @@ def _checked(examples: Examples) -> Examples:
     if len(inputs) == 0:
         raise InputError("data with 0 examples; give at least one")
     for part, what in ((inputs, "input"), (targets, "target")):
-        if part.is_floating_point() and not torch.isfinite(part.sum()):
-            broken = torch.nonzero(~torch.isfinite(part).flatten(1 if part.ndim > 1 else 0))
-            if len(broken):
-                raise InputError(f"{what} {int(broken[0, 0])} holds a NaN or an infinity; clean the data")
+        check_finite(part, what=what)
     return examples
+
+
+def check_finite(part: Tensor, *, what: str) -> None:
+    """Refuse rows with a NaN or an infinity."""
+    if part.is_floating_point() and not torch.isfinite(part.sum()):
+        broken = torch.nonzero(~torch.isfinite(part).flatten(1 if part.ndim > 1 else 0))
+        if len(broken):
+            raise InputError(f"{what} {int(broken[0, 0])} holds a NaN or an infinity; clean the data")
 
 
 def mapped(function: Callable[..., Any], *trees: Tree) -> Tree:
@@ -136,6 +141,11 @@ def mapped(function: Callable[..., Any], *trees: Tree) -> Tree:
         parts = [mapped(function, *(getattr(tree, field.name) for tree in trees)) for field in fields(first)]
         return _with_fields(first, parts)
     return function(*trees)
+
+
+def cloned(tree: Tree) -> Tree:
+    """Return a copy of a tree's tensors, without their histories."""
+    return mapped(lambda part: part.detach().clone() if isinstance(part, Tensor) else part, tree)
 
 
 def is_record(tree: Tree) -> bool:

@@ -16,7 +16,17 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import default_collate
 
 from fedadmm.core.errors import InputError, calling
-from fedadmm.data.examples import Examples, Tree, as_examples, is_whole, leaves, mapped, materialised, num_rows
+from fedadmm.data.examples import (
+    Examples,
+    Tree,
+    as_examples,
+    check_finite,
+    is_whole,
+    leaves,
+    mapped,
+    materialised,
+    num_rows,
+)
 
 Collate = Callable[[list[Any]], tuple[Tree, Tree]]
 PROBED = 8  # items of a dataset that are read to see whether it draws random numbers
@@ -31,9 +41,7 @@ class Table(TorchDataset[Any]):
         if len(lengths) != 1 or lengths[0] == 0:
             raise InputError(f"inputs and targets have {lengths} rows; give all of them one row for each example")
         for part in leaves((self.inputs, self.targets)):
-            if part.is_floating_point() and not torch.isfinite(part.sum()) and not torch.isfinite(part).all():
-                row = int(torch.nonzero(~torch.isfinite(part).flatten(1 if part.ndim > 1 else 0))[0, 0])
-                raise InputError(f"example {row} holds a NaN or an infinity; clean the data")
+            check_finite(part, what="example")
 
     def __len__(self) -> int:
         return num_rows(self.inputs)

@@ -36,10 +36,15 @@ Ended = tuple[list[Record], bool]  # a run's history, and whether it diverged
 PlayAll = Callable[[Sequence[Experiment]], Sequence[Ended]]
 
 
+def full_key(key: str) -> str:
+    """Return a key as an experiment has it."""
+    return SHORT.get(key, key)
+
+
 def with_values(experiment: Experiment, values: Values) -> Experiment:
     """Return an experiment with these values in the place of its own."""
     plan = Plan(tomllib.loads(experiment.to_toml()))
-    return plan.experiment(changes={SHORT.get(key, key): value for key, value in values.items()})
+    return plan.experiment(changes={full_key(key): value for key, value in values.items()})
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def grid(
 
 def has_key(experiment: Experiment, key: str) -> bool:
     """Return whether a method has a key of [algorithm]; other keys every experiment has."""
-    table, _, name = SHORT.get(key, key).partition(".")
+    table, _, name = full_key(key).partition(".")
     return table != "algorithm" or name.partition(".")[0] in {field.name for field in fields(experiment.algorithm)}
 
 
@@ -210,9 +215,9 @@ def read_own_values(folder: Path) -> Tuned:
 def write_tuned(folder: Path, name: str, method: str, values: Values) -> Path:
     """Add a method's values to the file in a folder, beside those of other keys that are there."""
     path, table = folder / TUNED_FILE, read_own_values(folder)
-    found = {SHORT.get(key, key) for key in values}
+    found = {full_key(key) for key in values}
     known = table.setdefault(name, {}).get(method, {})
-    table[name][method] = {key: value for key, value in known.items() if SHORT.get(key, key) not in found} | values
+    table[name][method] = {key: value for key, value in known.items() if full_key(key) not in found} | values
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, tomli_w.dumps(dict(sorted(table.items()))))
     return path
@@ -228,8 +233,7 @@ def as_tuned(experiments: Sequence[Experiment], folder: Path, *, changes: Collec
         raise InputError(f"{folder / TUNED_FILE} has no values for {', '.join(missing)}; tune them first")
     return [
         with_values(
-            one,
-            {key: value for key, value in found[one.name][one.method].items() if SHORT.get(key, key) not in changes},
+            one, {key: value for key, value in found[one.name][one.method].items() if full_key(key) not in changes}
         )
         for one in experiments
     ]

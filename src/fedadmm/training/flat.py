@@ -3,7 +3,8 @@
 import copy
 import inspect
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from fedadmm.core.algorithm import Vector
 from fedadmm.core.errors import InputError, failure
 from fedadmm.core.round import Buffers
 from fedadmm.core.state_parts import Personal
-from fedadmm.data.examples import Tree, mapped
+from fedadmm.data.examples import Tree, cloned, mapped
 
 
 def independent_copy(module: nn.Module) -> nn.Module:
@@ -141,7 +142,7 @@ class FlatModel:
         Those of a tuple or a dict are arguments of its forward, if it takes this many or these names, or else one.
         """
         if self.works_in_place:
-            inputs = mapped(lambda part: part.clone() if isinstance(part, Tensor) else part, inputs)
+            inputs = cloned(inputs)
         if not self.is_narrow:
             return self._outputs(inputs)
         if not self.autocast:
@@ -199,6 +200,17 @@ class FlatModel:
         floats, integers = ([slot.numbers for slot in slots] for slots in self._personal)
         empty = self.weights.new_empty(0)
         return Personal(_joined([self.personal_weights, *floats], like=empty), _joined(integers, like=empty.long()))
+
+    @contextmanager
+    def unnoticed(self) -> Iterator[None]:
+        """Put buffers, and the parts that a client keeps, back to what they were."""
+        buffers, personal = self.buffers(), self.personal
+        try:
+            yield
+        finally:
+            self.load_buffers(buffers)
+            if personal is not None:
+                self.load_personal(personal)
 
     def load_personal(self, personal: Personal) -> None:
         """Copy the parts of a client into the module."""

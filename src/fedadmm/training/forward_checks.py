@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedadmm.core.errors import InputError
-from fedadmm.data.examples import Tree, leaves, mapped
+from fedadmm.data.examples import Tree, cloned, leaves, mapped
 from fedadmm.data.reading import seeded
 from fedadmm.training.flat import FlatModel, channels_last
 
@@ -22,25 +22,21 @@ def check_forward(model: FlatModel, inputs: Tree) -> None:
     That is copies, where it works in place on its inputs, and images in the usual order of memory, where it makes views
     of them.
     """
-    buffers, personal, training = model.buffers(), model.personal, model.module.training
-    weights = model.weights.clone()
+    training, weights = model.module.training, model.weights.clone()
     model.module.train()
     try:
-        with seeded(0), torch.no_grad():
-            if not _runs(model, mapped(_copy, inputs)):
+        with model.unnoticed(), seeded(0), torch.no_grad():
+            if not _runs(model, cloned(inputs)):
                 return  # in training; what is wrong is said where it trains
-            before, given = dict(_memory(model.module)), mapped(_copy, inputs)
+            before, given = dict(_memory(model.module)), cloned(inputs)
             model(given)
             model.works_in_place = not all(map(_same, leaves(given), leaves(inputs)))
             _check_parameters(model)
             _check_memory(before, dict(_memory(model.module)))
-            model.keeps_order = not _runs(model, mapped(lambda part: channels_last(_copy(part)), inputs))
+            model.keeps_order = not _runs(model, mapped(channels_last, cloned(inputs)))
     finally:
         model.module.train(training)
         model.load(weights)
-        model.load_buffers(buffers)
-        if personal is not None:
-            model.load_personal(personal)
 
 
 def _runs(model: FlatModel, inputs: Tree) -> bool:
@@ -98,10 +94,6 @@ def _memory(module: nn.Module) -> Iterator[tuple[str, Any]]:
                 yield where, repr(value.bit_generator.state)
             elif isinstance(value, int | float):
                 yield where, value
-
-
-def _copy(part: Any) -> Any:
-    return part.detach().clone() if isinstance(part, Tensor) else part
 
 
 def _same(before: Any, after: Any) -> bool:

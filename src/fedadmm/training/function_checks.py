@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.errors import InputError
-from fedadmm.data.examples import Tree, leaves, mapped
+from fedadmm.data.examples import Tree, cloned, leaves, mapped
 from fedadmm.training.evaluation import Loss, Metric
 
 _TORCHS_WARNING = "Using a target size"
@@ -20,7 +20,7 @@ _TORCHS_WARNING = "Using a target size"
 def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tree) -> None:
     """Refuse a loss or a metric of these outputs and targets that is none; what it raises is raised."""
     is_loss = name == "loss"
-    given = mapped(_with_gradient if is_loss else _copy, outputs), mapped(_copy, targets)
+    given = mapped(_with_gradient, outputs) if is_loss else cloned(outputs), cloned(targets)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         value = function(*given)
@@ -59,7 +59,7 @@ def check_function(name: str, function: Loss | Metric, outputs: Any, targets: Tr
 def _reads_parameters(loss: Loss, outputs: Any, targets: Tree) -> bool:
     """Return whether a loss has a gradient by something else than the outputs."""
     with warnings.catch_warnings(action="ignore"):
-        value = loss(mapped(_copy, outputs), mapped(_copy, targets))
+        value = loss(cloned(outputs), cloned(targets))
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
@@ -126,17 +126,13 @@ def _check_number(name: str, value: object) -> None:
         raise InputError(f"the {name} returns a complex number; return a real one, such as its abs()")
 
 
-def _copy(part: Any) -> Any:
-    return part.detach().clone() if isinstance(part, torch.Tensor) else part
-
-
 def _is_trained(part: Any) -> bool:
     return isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
 
 
 def _with_gradient(part: Any) -> Any:
     """Return a copy as a network gives it in training."""
-    return _copy(part).requires_grad_().clone() if _is_trained(part) else _copy(part)
+    return cloned(part).requires_grad_().clone() if _is_trained(part) else cloned(part)
 
 
 def _same(before: Any, after: Any) -> bool:

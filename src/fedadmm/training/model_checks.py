@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedadmm.core.errors import InputError, failure
-from fedadmm.data.examples import Examples, Tree, is_record, is_whole, leaves, mapped, num_rows, shapes
+from fedadmm.data.examples import Examples, Tree, cloned, is_record, is_whole, leaves, mapped, num_rows, shapes
 from fedadmm.training.choices import names_of
 from fedadmm.training.evaluation import Loss, Metric, Read, as_it_is, batches, is_plain_mean, metrics_for
 from fedadmm.training.flat import FlatModel
@@ -42,7 +42,7 @@ def check_model(
         if not torch.isfinite(parameter).all():
             raise InputError(f"the model's {name} is not finite before the first round; correct how it is initialised")
     inputs, targets = read(*_two_of(examples, device=model.weights.device), 0, 0)
-    outputs = _tried(model, mapped(_copy, inputs), what="inputs")
+    outputs = _tried(model, cloned(inputs), what="inputs")
     check_forward(model, inputs)
     rows = outputs.shape[:1] if isinstance(outputs, torch.Tensor) else None
     is_tree = isinstance(outputs, Mapping | tuple | list) or is_record(outputs)  # what its parts are, the loss knows
@@ -90,26 +90,19 @@ def check_model(
     return metrics
 
 
-def _copy(part: Any) -> Any:
-    return part.clone() if isinstance(part, torch.Tensor) else part
-
-
 def _needs_two(model: FlatModel, inputs: Tree) -> bool:
     """Return whether the network cannot train on a single example, as batch normalisation of one number cannot."""
     if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.module.modules()):
         return False
-    buffers, personal, training = model.buffers(), model.personal, model.module.training
+    training = model.module.training
     model.module.train()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with model.unnoticed(), torch.no_grad(), torch.random.fork_rng(devices=[]):
             model(mapped(lambda part: part[:1], inputs))
     except ValueError as error:
         return "more than 1 value per channel" in str(error)
     finally:
         model.module.train(training)
-        model.load_buffers(buffers)
-        if personal is not None:
-            model.load_personal(personal)
     return False
 
 

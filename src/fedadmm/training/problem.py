@@ -1,7 +1,7 @@
 """A client's problem in a round: solved by SGD, or by a solver that takes gradients over all of its examples."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -75,7 +75,7 @@ class SGDProblem:
         """
         self._model.load(w)
         total = self._objective.decay * w if self._objective.decay else torch.zeros_like(w)
-        with self._unnoticed() if self._has_solved else nullcontext():
+        with self._model.unnoticed() if self._has_solved else nullcontext():
             self._count(sum(loss * share for loss, share in self._objective.add_gradient(total)))
         return total
 
@@ -155,20 +155,11 @@ class SGDProblem:
     def _measured(self, pull: float, constant: Vector | None) -> float:
         """Return |grad L|^2 at the model's weights; the solve does not notice."""
         gradient = torch.zeros_like(self._model.weights)
-        with self._unnoticed(), torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
+        with self._model.unnoticed(), torch.random.fork_rng(devices=[] if self._model.weights.is_cpu else None):
             self._seed_dropout()
             self._objective.add_gradient(gradient)
         gradient.add_(self._model.weights, alpha=pull)
         return squared_norm(gradient if constant is None else gradient.add_(constant))
-
-    @contextmanager
-    def _unnoticed(self) -> Iterator[None]:
-        """Put buffers, and what the client keeps, back to what they were."""
-        buffers, personal = self._model.buffers(), self._model.personal
-        yield
-        self._model.load_buffers(buffers)
-        if personal is not None:
-            self._model.load_personal(personal)
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tree, Tree]]:
         inputs, targets = self._examples
